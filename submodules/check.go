@@ -4,8 +4,8 @@ import (
 	"context"
 )
 
-// Changes is the answer to CHECK: what ROLLOUT would do with each service. Each list
-// is sorted.
+// Changes is the answer to CHECK: the effect of ROLLOUT on each service. Each list is
+// sorted.
 type Changes struct {
 	Starts   []string `json:"starts"`   // new ones, and those that should run and do not
 	Restarts []string `json:"restarts"` // those that run, and would be replaced

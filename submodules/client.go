@@ -30,11 +30,11 @@ type Client struct {
 // Client returns a client of the sub-module.
 func (m *Module) Client() Client { return Client{Caller: m, Name: m.Name} }
 
-// Describe asks what the sub-module speaks. One that does not know the verb
-// PROTOCOL is described as protocol 1.0 without features.
+// Describe asks for the sub-module's protocol and features. A sub-module that does
+// not know the verb PROTOCOL has protocol 1.0 and no features.
 func (c Client) Describe(ctx context.Context) (Info, error) {
 	old := Info{Protocol: "1.0", Name: c.Name, Features: []string{}}
-	// An old sub-module complains about the unknown verb: drop that.
+	// An old sub-module complains about the unknown verb: drop the complaint.
 	reply, err := c.Call(ctx, VerbProtocol, Request{Log: func(string) {}})
 	var ce *CallError
 	if errors.As(err, &ce) {
@@ -149,18 +149,18 @@ func (c Client) Save(ctx context.Context, r Request) error {
 }
 
 // Load brings the component r.URL in from r.Path, or from r.Stdin for "-"
-// (feature stream). It reads r.Stdin until the sub-module has ended and at most
-// once more; what the sub-module left unread stays unread. An error of r.Stdin
-// ends the call and is returned as it is.
+// (feature stream). It reads r.Stdin until the sub-module has ended and at most once
+// more; bytes the sub-module did not read stay unread. An error of r.Stdin ends the
+// call and is returned unchanged.
 func (c Client) Load(ctx context.Context, r Request) error { return c.do(ctx, VerbLoad, r) }
 
-// List returns the components of the application that are there.
+// List returns the application's components on this device.
 func (c Client) List(ctx context.Context, r Request) ([]Component, error) {
 	return object[[]Component](ctx, c, VerbList, r)
 }
 
 // Delete removes the application's reference to the component r.URL, and the
-// component itself if nothing else uses it. One that is not there is no error.
+// component itself if nothing else uses it. A missing one is not an error.
 func (c Client) Delete(ctx context.Context, r Request) error { return c.do(ctx, VerbDelete, r) }
 
 // Rollout brings up the release in r.Dir, and returns when it is healthy.
@@ -199,8 +199,8 @@ func (c Client) Reqs(ctx context.Context, r Request) (list []Requirement, err er
 	return list, err
 }
 
-// Verify checks that r.Components are present and whole (feature verify). It
-// returns one line for each that is not; none means all are.
+// Verify checks that r.Components are present and whole (feature verify). It returns
+// a line for each that is not; no lines mean all are.
 func (c Client) Verify(ctx context.Context, r Request) ([]string, error) {
 	reply, err := c.Call(ctx, VerbVerify, r)
 	problems := lines(reply)
@@ -214,21 +214,21 @@ func (c Client) Verify(ctx context.Context, r Request) ([]string, error) {
 // Sync returns when everything earlier LOADs wrote is durable (feature sync).
 func (c Client) Sync(ctx context.Context, r Request) error { return c.do(ctx, VerbSync, r) }
 
-// Repair repairs the damaged ones of r.Components (feature repair), from the store
-// and from the contents in the directory r.Path, if it is set. r.Dir belongs to the
-// caller, outlives the call, and is the same until a call has succeeded; see
-// PROTOCOL.md. It returns the applications that have to be rolled out again.
+// Repair repairs the damaged components among r.Components (feature repair), from the
+// store and, if set, the contents in the directory r.Path. r.Dir belongs to the
+// caller, outlives the call, and stays the same until a call succeeds; see
+// PROTOCOL.md. Repair returns the applications that must be rolled out again.
 func (c Client) Repair(ctx context.Context, r Request) ([]string, error) {
 	return c.list(ctx, VerbRepair, r)
 }
 
 // Storage returns the directories of this machine that components are kept in
-// (feature storage); none where they are elsewhere.
+// (feature storage); none if they are elsewhere.
 func (c Client) Storage(ctx context.Context, r Request) ([]string, error) {
 	return c.list(ctx, VerbStorage, r)
 }
 
-// Engine returns what runs the containers (feature engine).
+// Engine describes the program that runs the containers (feature engine).
 func (c Client) Engine(ctx context.Context, r Request) (Engine, error) {
 	reply, err := c.Call(ctx, VerbEngine, r)
 	if err != nil {
@@ -246,7 +246,7 @@ func (c Client) Engine(ctx context.Context, r Request) (Engine, error) {
 func (c Client) Restore(ctx context.Context, r Request) error { return c.do(ctx, VerbRestore, r) }
 
 // Check makes the checks of ROLLOUT on the manifests in r.Dir (feature check/1). Any
-// directory will do, and r.Components need not be loaded.
+// directory will do. r.Components need not be loaded.
 func (c Client) Check(ctx context.Context, r Request) (Changes, error) {
 	return object[Changes](ctx, c, VerbCheck, r)
 }
@@ -256,12 +256,12 @@ func (c Client) Render(ctx context.Context, r Request) ([]byte, error) {
 	return c.Call(ctx, VerbRender, r)
 }
 
-// Run runs r.Words once in a container of r.Service as the manifests in r.Dir have it
-// (feature run/1). With OptionProbe it only makes sure that this could be done.
+// Run runs r.Words once in a container of r.Service, which the manifests in r.Dir
+// define (feature run/1). With OptionProbe it only makes sure that this is possible.
 func (c Client) Run(ctx context.Context, r Request) error { return c.do(ctx, VerbRun, r) }
 
-// Volumes lists the volumes of the manifests in r.Dir, and the directories of this
-// machine that they are in (feature data/1). Any directory of manifests will do.
+// Volumes lists the volumes of the manifests in r.Dir, with their directories on this
+// machine (feature data/1). Any directory of manifests will do.
 func (c Client) Volumes(ctx context.Context, r Request) ([]Volume, error) {
 	list, err := object[[]Volume](ctx, c, VerbVolumes, r)
 	if err != nil {
@@ -275,14 +275,14 @@ func (c Client) Volumes(ctx context.Context, r Request) ([]Volume, error) {
 	return list, nil
 }
 
-// Status returns how the application and each of its services is (feature status).
+// Status returns the condition of the application and of each service (feature status).
 func (c Client) Status(ctx context.Context, r Request) (Status, error) {
 	return object[Status](ctx, c, VerbStatus, r)
 }
 
-// Statuses calls each for applications, as soon as the sub-module has told how one is
-// (feature statuses/1). r is for all of them; its App and Components are not used. One
-// that the sub-module cannot tell of is left out: asked alone, it has its error.
+// Statuses calls each for applications, as soon as the sub-module reports one (feature
+// statuses/1). r applies to all; its App and Components are not used. An application
+// without a status is left out: asking about it alone returns its error.
 func (c Client) Statuses(ctx context.Context, r Request, apps []string, each func(app string, s Status)) error {
 	if len(apps) > MaxApps {
 		return fmt.Errorf("%s: %d applications in one call, the most is %d", VerbStatus, len(apps), MaxApps)
@@ -335,10 +335,10 @@ func (c Client) stream(ctx context.Context, verb string, r Request, most int, ea
 	return err
 }
 
-// replyLines reads a reply line by line, while it is written.
+// replyLines reads a reply line by line as it is written.
 type replyLines struct {
 	verb string
-	most int // bytes of a line
+	most int // maximum bytes of a line
 	each func(line []byte) error
 	fail func() // ends the call
 	rest []byte

@@ -9,8 +9,8 @@ import (
 
 // CPUSet says which processors of the machine are reserved, and for which services.
 type CPUSet struct {
-	CPUs     string   // as "2-3,6"; "" if the device reserves none
-	Services []string // that the release's policy names
+	CPUs     string   // such as "2-3,6"; "" if the device reserves none
+	Services []string // the services that the release's policy names
 }
 
 // noCPUs stands for no processors in MENDER_APP_CPUSET.
@@ -39,8 +39,8 @@ func parseCPUSet(text string) (*CPUSet, error) {
 	return c, CheckCPUs(c.CPUs)
 }
 
-// CheckCPUs refuses a text that is not a list of processors as the kernel's cpusets take
-// it, such as 2-3,6 (cpuset(7), "List format").
+// CheckCPUs refuses a text that is not a list of processors in the form of the kernel's
+// cpusets, such as 2-3,6 (cpuset(7), "List format").
 func CheckCPUs(list string) error {
 	const longest = 1000
 	if len(list) > longest {
@@ -66,7 +66,7 @@ func span(part string) (low, high uint64, ok bool) {
 	return low, high, err == nil && err2 == nil && low <= high && high <= most
 }
 
-// OnlineCPUs lists the processors of this machine; "" if they are not known.
+// OnlineCPUs lists the processors of this machine; "" if unknown.
 func OnlineCPUs() string {
 	data, err := os.ReadFile("/sys/devices/system/cpu/online")
 	list := strings.TrimSpace(string(data))
@@ -76,8 +76,9 @@ func OnlineCPUs() string {
 	return list
 }
 
-// MissingCPUs says that a list names processors that are not among those online; ""
-// otherwise, and if those are not known. The engine would refuse to make such a container.
+// MissingCPUs returns an error text if a list names processors that are not online; ""
+// otherwise, or if the online ones are unknown. The engine would refuse to make such a
+// container.
 func MissingCPUs(list, online string) string {
 	if online == "" {
 		return ""
@@ -93,7 +94,7 @@ func MissingCPUs(list, online string) string {
 		low, high, _ := span(part)
 		for cpu := low; cpu <= high; cpu++ {
 			if !there[cpu] {
-				return fmt.Sprintf("application_cpuset = %s: this machine has the processors %s: mend it in mender-app.conf", list, online)
+				return fmt.Sprintf("application_cpuset = %s: this machine has the processors %s: correct it in mender-app.conf", list, online)
 			}
 		}
 	}

@@ -29,7 +29,7 @@ func TestMissingCPUs(t *testing.T) {
 		require.Empty(t, MissingCPUs(list, online), list)
 	}
 	for list, online := range map[string]string{"1": "0", "2-4": "0-3", "0,1-3": "0-1,3-7", "4095": "0-63"} {
-		require.Equal(t, "application_cpuset = "+list+": this machine has the processors "+online+": mend it in mender-app.conf", MissingCPUs(list, online))
+		require.Equal(t, "application_cpuset = "+list+": this machine has the processors "+online+": correct it in mender-app.conf", MissingCPUs(list, online))
 	}
 	require.NoError(t, CheckCPUs(OnlineCPUs()), "the kernel's own list is read")
 }

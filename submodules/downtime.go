@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Downtime says when nothing of a service was ready, in ROLLOUT or ROLLBACK.
+// Downtime says when no instance of a service was ready, in ROLLOUT or ROLLBACK.
 type Downtime struct {
 	Service string `json:"service"`
 	// Down is when its last instance ended; zero if none ran when the call began.
 	Down time.Time `json:"down,omitzero"`
-	// Up is when an instance was ready again: when it was started or, if it has a
-	// health check, when that succeeded first. Zero if none is.
+	// Up is when an instance was ready again: when it started or, if it has a health
+	// check, when that first succeeded. Zero if none is.
 	Up time.Time `json:"up,omitzero"`
 }
 
 // Timekeeper is a Session with the feature downtime/1.
 type Timekeeper interface {
-	// Downtimes tells of the services that the Rollout or Rollback before it
-	// restarted. failed: it returned an error.
+	// Downtimes returns the services that the preceding Rollout or Rollback restarted.
+	// failed: that call returned an error.
 	Downtimes(ctx context.Context, failed bool) []Downtime
 }
 
-// downtimesWithin bounds the time for that, because a verb that is ended has to return
-// within seconds.
+// downtimesWithin bounds the time for this, because an ended verb must return within
+// seconds.
 const downtimesWithin = 2 * time.Second
 
 // timed runs a verb, and prints one JSON object for each service that it restarted.
@@ -39,7 +39,7 @@ func timed(verb func(context.Context, *call) error) func(context.Context, *call)
 		defer cancel()
 		out := json.NewEncoder(c.out)
 		for _, d := range k.Downtimes(ctx, err != nil) {
-			_ = out.Encode(d) // what was rolled out counts
+			_ = out.Encode(d) // the outcome of the rollout counts
 		}
 		return err
 	}

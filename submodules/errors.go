@@ -11,16 +11,16 @@ const (
 	CodeFailed      = 1   // failed; ALIVE, HEALTHY: false; VERIFY: not whole
 	CodeUsage       = 2   // unknown verb or wrong arguments
 	CodeRequirement = 3   // something the sub-module needs is missing
-	CodeNotFound    = 4   // the component is not there
-	CodeContent     = 5   // the content is not what it should be
+	CodeNotFound    = 4   // the component is missing
+	CodeContent     = 5   // the content is wrong
 	CodeUnhealthy   = 6   // brought up, but not healthy
 	CodeSpace       = 7   // no space left
-	CodeBase        = 8   // what a delta starts from is missing or damaged
+	CodeBase        = 8   // the base of a delta is missing or damaged
 	CodeDeadline    = 124 // the deadline passed, or the call was ended by a signal
 )
 
-// What an exit code says; a *CallError matches them with errors.Is. On the
-// sub-module's side Mark puts one on an error, and Main turns it into the code.
+// The meanings of exit codes; a *CallError matches them with errors.Is. On the
+// sub-module's side Mark attaches one to an error, and Main turns it into the code.
 var (
 	ErrFailed      = errors.New("failed")
 	ErrUsage       = errors.New("unknown verb or wrong arguments")
@@ -59,9 +59,9 @@ func (m *marked) Error() string        { return m.err.Error() }
 func (m *marked) Unwrap() error        { return m.err }
 func (m *marked) Is(target error) bool { return target == m.mark }
 
-// Mark returns err, unchanged in its text, as an error that is also mark (one
-// of the sentinels of this package). Mark of nil is nil; the innermost mark of
-// an error wins, because it was made where the cause was known.
+// Mark returns err with the same text, as an error that is also mark (one of this
+// package's sentinels). Mark of nil is nil. The innermost mark wins, because it was
+// made where the cause was known.
 func Mark(err, mark error) error {
 	if err == nil {
 		return nil
@@ -84,7 +84,7 @@ func codeErr(code int) error {
 	return ErrFailed
 }
 
-// CallError is a call that ended without success.
+// CallError is an unsuccessful call.
 type CallError struct {
 	Module   string // name of the sub-module
 	Verb     string
@@ -106,8 +106,8 @@ func (e *CallError) Error() string {
 	return s
 }
 
-// Is matches the sentinel of the exit code. Every CallError is also ErrFailed
-// when its code says nothing more.
+// Is matches the sentinel of the exit code. A CallError whose code has no sentinel is
+// ErrFailed.
 func (e *CallError) Is(target error) bool { return target == codeErr(e.Code) }
 
 // NotFoundError says that no sub-module is installed for an orchestrator.
@@ -123,7 +123,7 @@ func (e *NotFoundError) Error() string {
 // Is makes a missing sub-module a missing requirement.
 func (e *NotFoundError) Is(target error) bool { return target == ErrRequirement }
 
-// NotExecutableError says that a sub-module is there and cannot be run.
+// NotExecutableError says that a sub-module exists but cannot be run.
 type NotExecutableError struct {
 	Path   string
 	Reason string

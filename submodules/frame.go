@@ -93,7 +93,7 @@ type Storage interface {
 
 // EngineTeller is a Session with the feature engine.
 type EngineTeller interface {
-	// Engine returns what runs the containers.
+	// Engine describes the program that runs the containers.
 	Engine(ctx context.Context) (Engine, error)
 }
 
@@ -104,10 +104,10 @@ type Restorer interface {
 	Restore(ctx context.Context) error
 }
 
-// verbSpec says how a verb is called and what it is for.
+// verbSpec describes a verb: its arguments and its purpose.
 type verbSpec struct {
 	name  string
-	args  string // words; those in [] may be left out
+	args  string // words; those in [] are optional
 	about string
 	run   func(ctx context.Context, c *call) error
 }
@@ -184,7 +184,7 @@ func list(s Content, ctx context.Context) ([]Component, error) {
 	return l, err
 }
 
-// reqs prints the requirements that are known, also when one is missing.
+// reqs prints the known requirements, even if one is missing.
 func reqs(ctx context.Context, s Health, out io.Writer) error {
 	l, err := s.Reqs(ctx)
 	for _, q := range l {
@@ -245,7 +245,7 @@ func verbs() []verbSpec {
 // its name.
 var optional = map[string]string{VerbStatus: FeatureStatus, VerbLogs: FeatureLogs, VerbCheck: FeatureCheck, VerbRender: FeatureOverrides, VerbVolumes: FeatureData, VerbRun: FeatureRun}
 
-// features are those of the sub-module, and those that this frame adds.
+// features returns the sub-module's features and those that this frame adds.
 func (f frame) features() []string {
 	list := append([]string{}, f.o.Features()...)
 	if slices.Contains(list, FeatureStatus) {
@@ -353,7 +353,7 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 	}
 	args = args[1:]
 	for _, a := range args {
-		if spec.name == VerbRun && len(args) > 3 { // it may be a word of the command
+		if spec.name == VerbRun && len(args) > 3 { // it may belong to the command
 			break
 		}
 		if a == "-h" || a == "--help" {

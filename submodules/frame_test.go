@@ -95,7 +95,7 @@ func TestFrameFeatures(t *testing.T) {
 	require.NoError(t, os.Truncate(filepath.Join(over, "01-a.yaml"), MaxOverride+1))
 	code, _, errs := try(map[string]string{EnvOverrides: over}, "RENDER", "a", "/r")
 	require.Equal(t, CodeUsage, code)
-	require.Contains(t, errs, "01-a.yaml is no file of at most 65536 bytes")
+	require.Contains(t, errs, "01-a.yaml is not a file of at most 65536 bytes")
 
 	needed := map[string]int{VerbStatus: 1, VerbLogs: 1, VerbCheck: 2, VerbRender: 2, VerbVolumes: 2, VerbRun: 4} // arguments
 	for verb, feature := range optional {

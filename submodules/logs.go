@@ -13,11 +13,11 @@ type LogLine struct {
 	Instance string    `json:"instance,omitempty"` // the container's name
 	At       time.Time `json:"at,omitzero"`
 	Stream   string    `json:"stream"` // stdout or stderr
-	Text     string    `json:"line"`   // as the service wrote it; what is not UTF-8 is replaced
+	Text     string    `json:"line"`   // as the service wrote it; invalid UTF-8 is replaced
 }
 
-// DefaultLogLines is how many lines of each instance LOGS prints where nothing is said,
-// and MaxLogLines the most.
+// DefaultLogLines is how many lines of each instance LOGS prints by default, and
+// MaxLogLines the maximum.
 const (
 	DefaultLogLines = 100
 	MaxLogLines     = 1_000_000
@@ -29,9 +29,9 @@ const maxLogLine = 256 << 10
 
 // Logger is a Session with the feature logs/1.
 type Logger interface {
-	// Logs calls each for the lines of the application's services, or of one, in the
-	// order of time; one call at a time. An error of each ends it. With the option
-	// follow it ends only with its context.
+	// Logs calls each for the lines of the application's services, or of one, ordered by
+	// time; one call at a time. An error of each ends it. With the option follow it ends
+	// only with its context.
 	Logs(ctx context.Context, each func(LogLine) error) error
 }
 

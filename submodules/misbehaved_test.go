@@ -32,7 +32,7 @@ func TestProcessThatLeftIsNamed(t *testing.T) {
 	begun := time.Now()
 	require.NoError(t, m.Sync(t.Context(), Request{App: "a"}))
 	require.Less(t, time.Since(begun), 3*time.Second)
-	require.Equal(t, []string{"warning: sh SYNC left a process outside of its process group, which holds its output"}, said)
+	require.Equal(t, []string{"warning: sh SYNC left a process outside its process group that holds its output open"}, said)
 }
 
 // A reply to LOGS that is no log ends the call, however long it is; so does a reader

@@ -11,7 +11,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 )
 
-// Config is how a Module makes its calls. The zero value serves.
+// Config says how a Module makes its calls. The zero value is valid.
 type Config struct {
 	// Log takes each line a sub-module writes to stderr, without the newline.
 	Log func(line string)
@@ -21,9 +21,8 @@ type Config struct {
 	KillAfter time.Duration
 	// ConfigDir is passed as MENDER_APP_CONFIG_DIR if set.
 	ConfigDir string
-	// Env is added to each call's environment as it is ("NAME=value"); it
-	// comes from the operator's configuration or a test, never from an
-	// artifact.
+	// Env is added unchanged to each call's environment ("NAME=value"). It comes from
+	// the operator's configuration or a test, never from an artifact.
 	Env []string
 }
 
@@ -36,8 +35,8 @@ type Module struct {
 
 // Find returns the sub-module for an orchestrator. The error is a
 // *NotFoundError or a *NotExecutableError, or says what is wrong with the name.
-// An executable for another architecture is noticed by the first call, which then
-// returns a *NotExecutableError.
+// Find does not detect an executable for another architecture: the first call returns
+// a *NotExecutableError.
 func Find(dir, orchestrator string) (*Module, error) {
 	if err := names.Check(orchestrator); err != nil {
 		return nil, fmt.Errorf("orchestrator: %w", err)

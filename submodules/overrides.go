@@ -13,7 +13,7 @@ import (
 // Override is a layer that changes the manifests of a release, in the orchestrator's own
 // form: for Compose, an override file.
 type Override struct {
-	Name string // of a file, for errors
+	Name string // the file's name, for errors
 	Text string
 }
 
@@ -37,8 +37,8 @@ func render(ctx context.Context, r Renderer, out io.Writer) error {
 	return err
 }
 
-// writeOverrides writes the overrides into a new directory below dir. Their names there
-// have their order.
+// writeOverrides writes the overrides into a new directory below dir. The names of the
+// files keep the order.
 func writeOverrides(dir string, list []Override) (string, error) {
 	to, err := os.MkdirTemp(dir, "overrides-*")
 	if err != nil {
@@ -68,7 +68,7 @@ func readOverrides(dir string) (list []Override, err error) {
 			return nil, err
 		}
 		if !info.Mode().IsRegular() || info.Size() > MaxOverride || len(list) == MaxOverrides {
-			return nil, fmt.Errorf("%s is no file of at most %d bytes, or there are more than %d", filepath.Join(dir, e.Name()), MaxOverride, MaxOverrides)
+			return nil, fmt.Errorf("%s is not a file of at most %d bytes, or there are more than %d", filepath.Join(dir, e.Name()), MaxOverride, MaxOverrides)
 		}
 		text, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {

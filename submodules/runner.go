@@ -88,8 +88,8 @@ func (m *Module) run(ctx context.Context, r Request, stdout io.Writer, verb stri
 	lines.flush()
 	if errors.Is(err, exec.ErrWaitDelay) { // it ended well
 		err = nil
-		if stdin == nil && log != nil { // otherwise only our reader of its input may be stuck
-			log("warning: " + m.Name + " " + verb + " left a process outside of its process group, which holds its output")
+		if stdin == nil && log != nil { // otherwise only the reader of its input may be stuck
+			log("warning: " + m.Name + " " + verb + " left a process outside its process group that holds its output open")
 		}
 	}
 	if rerr := stdin.failure(); rerr != nil {
@@ -133,7 +133,7 @@ func (m *Module) startError(err error) error {
 
 // MadeFor says what kind of file the kernel refused to run.
 func MadeFor(path string) string {
-	const other = "no program that this machine knows"
+	const other = "not a program for any known machine"
 	f, err := os.Open(path)
 	if err != nil {
 		return other
@@ -158,8 +158,8 @@ func MadeFor(path string) string {
 }
 
 // RunGroup runs cmd in its own process group until it ends. If ctx ends first, the
-// group gets TERM, and KILL after killAfter (0 means 10 seconds). Processes that are left
-// in the group when cmd has ended are killed, so that nothing stays behind.
+// group gets TERM, and KILL after killAfter (0 means 10 seconds). Processes left in the
+// group after cmd has ended are killed, so that nothing stays behind.
 //
 // The goroutine keeps its thread for the whole call, because the kernel sends the
 // parent-death signal when the thread that forked ends, not the process.
@@ -230,7 +230,7 @@ func PassedEnv() (env []string) {
 	return env
 }
 
-// environ returns the whole environment of a call. cleanup removes the files that it
+// environ returns the complete environment of a call. cleanup removes the files it
 // made.
 func (m *Module) environ(ctx context.Context, r Request) (env []string, cleanup func(), err error) {
 	cleanup = func() {}
@@ -355,8 +355,8 @@ func writeComponents(dir string, list []Component) (string, error) {
 	return f.Name(), nil
 }
 
-// source passes on r. It remembers an error of r and ends the call then: to the
-// sub-module a failed reader would look like the end of the content.
+// source passes on r. It remembers an error of r and ends the call: to the sub-module
+// a failed reader would look like the end of the content.
 type source struct {
 	r    io.Reader
 	fail func()
@@ -391,7 +391,7 @@ type Capped struct {
 	buf  bytes.Buffer
 }
 
-// Bytes is what was kept.
+// Bytes returns the kept bytes.
 func (c *Capped) Bytes() []byte { return c.buf.Bytes() }
 
 // Write implements io.Writer; it never fails.

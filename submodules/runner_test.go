@@ -45,7 +45,7 @@ func TestFind(t *testing.T) {
 	for head, says := range map[string]string{
 		"\x7fELF\x02\x02\x01" + strings.Repeat("\x00", 9) + "\x00\x00\x00\x16": "it is a program for s390x and this machine runs " + runtime.GOARCH + ":",
 		"\x7fELF\x02\x01\x01" + strings.Repeat("\x00", 9) + "\x02\x00\xff\xfe": "it is a program for another processor (ELF machine 65279) and",
-		"MZ": "it is no program that this machine knows and",
+		"MZ": "it is not a program for any known machine and",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "alien"), []byte(head+strings.Repeat("\x00", 44)), 0o700))
 		m, err := Find(dir, "alien")

@@ -6,7 +6,7 @@ import (
 	"errors"
 )
 
-// statusOf asks a session how its application is.
+// statusOf asks a session for its application's status.
 func statusOf(r Reporter, ctx context.Context) (Status, error) {
 	s, err := r.Status(ctx)
 	if s.Services == nil {
@@ -15,7 +15,7 @@ func statusOf(r Reporter, ctx context.Context) (Status, error) {
 	return s, err
 }
 
-// MaxApps is how many applications one call of STATUS may ask for.
+// MaxApps is how many applications one call of STATUS may ask about.
 const MaxApps = 64
 
 // appStatus is a line of the answer to STATUS with several applications.
@@ -27,8 +27,8 @@ type appStatus struct {
 // maxStatusLine bounds a line of the answer to STATUS, in bytes.
 const maxStatusLine = 1 << 20
 
-// statuses answers STATUS with several applications: a line for each. One that cannot be
-// told of has none; asked alone, it has its error.
+// statuses answers STATUS with several applications: a line for each. An application
+// without a status gets no line; asking about it alone returns its error.
 func (f frame) statuses(ctx context.Context, r Request) error {
 	out := json.NewEncoder(f.out)
 	for _, app := range append([]string{r.App}, r.More...) {
@@ -36,7 +36,7 @@ func (f frame) statuses(ctx context.Context, r Request) error {
 		one.App, one.More = app, nil
 		session, err := f.o.Open(ctx, VerbStatus, one)
 		if err != nil {
-			return err // it would be the same for the others
+			return err // the others would get the same error
 		}
 		reporter, ok := session.(Reporter)
 		if !ok {

@@ -95,7 +95,7 @@ const (
 	OptionFollow    = "follow"     // LOGS goes on with what is written from now on
 	OptionMake      = "make"       // VOLUMES makes the volumes that are not there yet
 	OptionProbe     = "probe"      // RUN only makes sure that it could run the command
-	OptionRemove    = "remove"     // STOP also removes what it stopped, so that nothing starts it by itself
+	OptionRemove    = "remove"     // STOP also removes the containers, so that nothing restarts them
 	OptionSecrets   = "secrets"    // REQS makes sure that encrypted secrets can be decrypted
 	OptionStage     = "stage"      // LOAD keeps the component under the application's own reference only
 )
@@ -124,8 +124,8 @@ const (
 // (mender-app-<name>.conf), unless EnvConfigDir says otherwise.
 const DefaultConfigDir = "/etc/mender"
 
-// passedEnv names the variables that are passed on from the caller's own environment:
-// how to find and reach the orchestrator's tools, and nothing more.
+// passedEnv names the variables passed on from the caller's environment: only those
+// needed to find and reach the orchestrator's tools.
 var passedEnv = []string{
 	"PATH", "HOME", "LANG",
 	"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY", "DOCKER_API_VERSION",
@@ -133,14 +133,14 @@ var passedEnv = []string{
 	EnvConfigDir,
 }
 
-// Info is what a sub-module says about itself in answer to PROTOCOL.
+// Info is a sub-module's answer to PROTOCOL.
 type Info struct {
 	Protocol string   `json:"protocol"`
 	Name     string   `json:"name"`
 	Version  string   `json:"version"`
 	Features []string `json:"features"`
-	// Env are the names that the metadata of an artifact may set in its
-	// environment, beside names.AlwaysEnv.
+	// Env are the names that an artifact's metadata may set in its environment, in
+	// addition to names.AlwaysEnv.
 	Env []string `json:"env,omitempty"`
 }
 
@@ -153,7 +153,7 @@ func (i Info) TakesEnv(name string) bool {
 // Engine is what runs the containers: an engine or a cluster.
 type Engine struct {
 	Name    string `json:"name"`    // docker, podman, kubernetes
-	Version string `json:"version"` // as it says it itself: 20.10.24+dfsg1, v1.29.4+k3s1
+	Version string `json:"version"` // in its own words: 20.10.24+dfsg1, v1.29.4+k3s1
 }
 
 // Has reports whether the sub-module announces the feature.
@@ -166,21 +166,21 @@ func (i Info) Has(feature string) bool {
 	return false
 }
 
-// Component is one thing an application consists of, an image mostly.
-// Digest and DiffIDs are its identity: for an image the digest of its
-// configuration and those of its uncompressed layers ("sha256:<hex>").
+// Component is one part of an application, usually an image. Digest and DiffIDs are
+// its identity: for an image the digest of its configuration and those of its
+// uncompressed layers ("sha256:<hex>").
 type Component struct {
 	Type           string          `json:"type"`
 	URL            string          `json:"url"`
 	Digest         digest.Digest   `json:"digest,omitempty"`
 	DiffIDs        []digest.Digest `json:"diff_ids,omitempty"`
-	Bases          []Component     `json:"bases,omitempty"`     // with LOAD: what its delta builds on, that of CurrentURL first
-	Announced      *Announced      `json:"announced,omitempty"` // with LOAD: what the artifact's metadata says of the content
+	Bases          []Component     `json:"bases,omitempty"`     // with LOAD: the bases of its delta, that of CurrentURL first
+	Announced      *Announced      `json:"announced,omitempty"` // with LOAD: what the artifact's metadata says about the content
 	AdditionalData json.RawMessage `json:"additional_data,omitempty"`
 }
 
 // Announced is what an artifact's signed metadata says about the content of a LOAD.
-// The content itself is not verified yet at that time: it is refused if it differs,
+// The content itself is not verified yet at that point: it is refused if it differs,
 // and the sizes bound it.
 type Announced struct {
 	Format     string           `json:"format,omitempty"`      // full or delta; "": either
@@ -193,7 +193,7 @@ type Announced struct {
 // AnnouncedLayer is one layer of an Announced.
 type AnnouncedLayer struct {
 	Size     int64  `json:"size"`               // bytes of the uncompressed tar
-	Unpacked int64  `json:"unpacked,omitempty"` // bytes of its files, where they are more: sparse files
+	Unpacked int64  `json:"unpacked,omitempty"` // bytes of its files, if more because of sparse files
 	Encoding string `json:"encoding"`           // verbatim, delta or omitted
 }
 
@@ -219,22 +219,22 @@ type Request struct {
 	FailedDir  string   // ROLLBACK: the manifests of the release that failed, if known
 
 	Options    []string          // words of OPTIONS
-	Components []Component       // what the release consists of, if known
+	Components []Component       // the components of the release, if known
 	Platform   string            // platform of the metadata, such as linux/arm/v7
 	TempDir    string            // private temporary directory of this call
-	PurgeData  bool              // PURGE: the application's data goes as well
+	PurgeData  bool              // PURGE: also remove the application's data
 	LogLines   *int              // LOGS: how many lines of each instance; nil: DefaultLogLines
 	Recipients []string          // REQS with OptionSecrets: the age recipients of the secrets, if known
 	Disabled   []string          // services that are switched off (FeatureServices)
 	Overrides  []Override        // in the order in which they are applied (FeatureOverrides)
-	Values     map[string]string // that the manifests may use (FeatureValues)
-	CPUSet     *CPUSet           // the processors that are reserved for services (FeatureCPUSet)
-	OldVersion string            // RUN: of the release that the data is of
-	NewVersion string            // RUN: of the release that runs the command
+	Values     map[string]string // values the manifests may use (FeatureValues)
+	CPUSet     *CPUSet           // the processors reserved for services (FeatureCPUSet)
+	OldVersion string            // RUN: version of the release that wrote the data
+	NewVersion string            // RUN: version of the release that runs the command
 	Env        map[string]string // from the metadata; names outside the allow-list are an error
 
-	// Downtimes takes what ROLLOUT or ROLLBACK says, also of one that failed
-	// (FeatureDowntime); nil: nobody wants to know.
+	// Downtimes gets the downtimes of ROLLOUT or ROLLBACK, even if it failed
+	// (FeatureDowntime); nil: they are dropped.
 	Downtimes func([]Downtime) `json:"-"`
 
 	Stdin  io.Reader `json:"-"` // LOAD with Path "-"
@@ -263,8 +263,8 @@ func (r Request) HasOption(word string) bool {
 	return false
 }
 
-// Component returns the release's component with exactly this URL. Where none
-// has it and url ends in @sha256:<hex>, that of the URL before it.
+// Component returns the release's component with exactly this URL. If there is none
+// and url ends in @sha256:<hex>, it returns the component with the URL before the @.
 func (r Request) Component(url string) (Component, bool) {
 	for _, c := range r.Components {
 		if c.URL == url {

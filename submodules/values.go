@@ -20,11 +20,11 @@ const (
 	valueQuotes = "'"
 )
 
-// valueReserved begin the names of variables that programs read for themselves.
+// valueReserved are prefixes of variables that other programs read.
 var valueReserved = []string{"COMPOSE_", "DOCKER_", "GIT_", "BUILDKIT_", "BUILDX_", "MENDER_APP_"}
 
-// CheckValue refuses what cannot be a value: a name is one of a variable, and a value is one
-// line without a single quote.
+// CheckValue checks a value: its name is a variable's name, and the value is one line
+// without a single quote.
 func CheckValue(name, value string) error {
 	const letters = "_abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 	if name == "" || len(name) > maxName || strings.Trim(name, letters+"0123456789") != "" || !strings.Contains(letters, name[:1]) {
@@ -32,12 +32,12 @@ func CheckValue(name, value string) error {
 	}
 	for _, p := range valueReserved {
 		if strings.HasPrefix(name, p) {
-			return fmt.Errorf("%s: names that begin with %s are of programs", name, p)
+			return fmt.Errorf("%s: names that begin with %s belong to other programs", name, p)
 		}
 	}
 	bad := func(r rune) bool { return !unicode.IsPrint(r) || strings.ContainsRune(valueQuotes, r) }
 	if len(value) > maxValue || !utf8.ValidString(value) || strings.ContainsFunc(value, bad) {
-		return fmt.Errorf("%s: a value is one line of at most %d bytes that can be printed, without a single quote", name, maxValue)
+		return fmt.Errorf("%s: a value is one printable line of at most %d bytes, without a single quote", name, maxValue)
 	}
 	return nil
 }
@@ -52,7 +52,7 @@ func EncodeValues(values map[string]string) []byte {
 }
 
 // ReadValues reads a file of lines NAME=VALUE, where the value may be in quotes. Empty lines
-// and those that begin with # do not count.
+// and lines that begin with # are ignored.
 func ReadValues(file string) (map[string]string, error) {
 	f, err := os.Open(file)
 	if err != nil {

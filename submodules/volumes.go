@@ -7,7 +7,7 @@ import (
 // Volume is a volume that an application's manifests declare and that belongs to it.
 type Volume struct {
 	Name string `json:"volume"`        // as the manifests name it
-	Dir  string `json:"dir,omitempty"` // of this machine; "": the volume is not made yet
+	Dir  string `json:"dir,omitempty"` // on this machine; "" if the volume does not exist yet
 }
 
 // VolumeLister is a Session with the feature data/1.

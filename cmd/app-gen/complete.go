@@ -15,7 +15,7 @@ import (
 // platforms are common values of --platform.
 var platforms = []string{"linux/amd64", "linux/arm64", "linux/arm/v7", "linux/arm/v6", "linux/386", "linux/riscv64", "linux/ppc64le", "linux/s390x"}
 
-// addCompletions tells the shells the values of options and arguments.
+// addCompletions adds completions for the values of options and arguments.
 func addCompletions(root *cobra.Command) {
 	fixed := func(values []string) cobra.CompletionFunc {
 		return cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
@@ -79,7 +79,7 @@ func completeBudget(_ *cobra.Command, _ []string, word string) ([]string, cobra.
 }
 
 // completeImages completes [CURRENT,]NEW with the images that the manifests of the
-// command line use. Where none fits, the shell completes files.
+// command line use. If none fits, the shell completes file names.
 func completeImages(c *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
 	text := func(option string) string {
 		value, _ := c.Flags().GetString(option)

@@ -23,8 +23,8 @@ const configFile = "app-gen.toml"
 // maxConfigFile bounds the file, in bytes.
 const maxConfigFile = 1 << 20
 
-// readConfig sets the options that the configuration file has and the command line
-// has not. It reports whether there is such a file.
+// readConfig sets the options that are in the configuration file but not on the
+// command line. It reports whether the file exists.
 func readConfig(fl *pflag.FlagSet) (bool, error) {
 	b, err := readConfigFile()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,7 +61,7 @@ func readConfig(fl *pflag.FlagSet) (bool, error) {
 		}
 		return bad("there is no option "+strings.Join(unknown, ", "), hint)
 	}
-	// The command line wins: its lists are not added to.
+	// The command line wins: lists from the file are not appended.
 	var given []string
 	fl.Visit(func(f *pflag.Flag) { given = append(given, f.Name) })
 	for _, name := range slices.Sorted(maps.Keys(options)) {
@@ -109,8 +109,8 @@ func configurable(fl *pflag.FlagSet) (list []string) {
 	return list
 }
 
-// configValues is what a key's value sets its option to, as the command line
-// writes it.
+// configValues returns the option's values for a key, in the form of the command
+// line.
 func configValues(f *pflag.Flag, value any) ([]string, error) {
 	list, isList := value.([]any)
 	if !isList {
@@ -133,7 +133,7 @@ func configValues(f *pflag.Flag, value any) ([]string, error) {
 			}
 		default:
 			if _, ok := v.(string); !ok {
-				return nil, errors.New(`the option is a text in quotes, as "…"`)
+				return nil, errors.New(`the option is a text in quotes, such as "…"`)
 			}
 		}
 		values = append(values, fmt.Sprint(v))

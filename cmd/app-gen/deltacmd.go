@@ -141,7 +141,7 @@ func showCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "show DELTA",
-		Short: "tell what a delta makes, and what it needs for that",
+		Short: "show what a delta makes, and what it needs",
 		Args:  exactly(1, "DELTA"),
 		RunE: func(c *cobra.Command, args []string) error {
 			h, size, err := generator.ShowDelta(args[0])
@@ -185,7 +185,7 @@ func deltaDocument(path string, size int64, h *delta.Header) any {
 		Size     int64         `json:"size"`
 		Encoding string        `json:"encoding,omitempty"`
 		Image    string        `json:"image,omitempty"`
-		Headers  bool          `json:"headers,omitempty"` // of a base: its tar headers are needed, not its files alone
+		Headers  bool          `json:"headers,omitempty"` // of a base: its tar headers are needed, not only its files
 	}
 	d := struct {
 		Path     string   `json:"path"`

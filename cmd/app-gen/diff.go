@@ -55,7 +55,7 @@ file.
 	return c
 }
 
-// compare reads two artifacts and what their deltas build on.
+// compare reads two artifacts and the bases of their deltas.
 func compare(ctx context.Context, old, next string, over []string) (*inspect.Difference, error) {
 	b := newBars()
 	defer b.stop()
@@ -67,7 +67,7 @@ func compare(ctx context.Context, old, next string, over []string) (*inspect.Dif
 	return inspect.Diff(ctx, old, next, over, o)
 }
 
-// signs stand before what changed.
+// signs mark the kind of change.
 var signs = map[inspect.Change]string{inspect.Added: "+", inspect.Removed: "-", inspect.Changed: "~", inspect.Same: "="}
 
 func printDifference(w io.Writer, d *inspect.Difference) {

@@ -67,7 +67,7 @@ const example = `  app-gen --application-name shop --artifact-name shop-2 --devi
           --base shop-1.mender --output-path shop-2.mender
   app-gen … --base shop-1.mender --decode-budget 10s@armv7`
 
-// genFlags are the options of app-gen as they are given.
+// genFlags are the options of app-gen as given.
 type genFlags struct {
 	o           generator.Options
 	platforms   []string
@@ -120,40 +120,40 @@ func generateCommand() *cobra.Command {
 	fl.BoolVar(&f.o.Application.Reboot, "reboot", false, "ask for a restart of the machine between installation and commit")
 	fl.StringVarP(&f.o.Artifact.Name, "artifact-name", "n", "", "name of the artifact")
 	fl.StringArrayVarP(&f.o.Artifact.DeviceTypes, "device-type", "t", nil, "device type it is for (repeatable; --compatible-types and -c are the same)")
-	fl.StringArrayVarP(&f.platforms, "platform", "p", nil, "platform of the images, as linux/arm/v7 (repeatable: an artifact for each)")
+	fl.StringArrayVarP(&f.platforms, "platform", "p", nil, "platform of the images, such as linux/arm/v7 (repeatable: an artifact for each)")
 	fl.StringVar(&f.o.Application.Orchestrator, "orchestrator", "", "docker-compose, k8s, or the name of your own sub-module")
-	fl.StringVarP(&f.o.Application.ManifestsDir, "manifests-dir", "m", "", "directory with the orchestrator's manifests, shipped as it is, without what its .menderappignore names")
-	fl.StringVar(&f.o.Build.Output, "output-path", "app-artifact.mender", "artifact to write; - is standard output; {name} becomes the artifact's name, {platform} the platform, as linux-arm-v7")
+	fl.StringVarP(&f.o.Application.ManifestsDir, "manifests-dir", "m", "", "directory with the orchestrator's manifests, shipped unchanged, except for files that its .menderappignore excludes")
+	fl.StringVar(&f.o.Build.Output, "output-path", "app-artifact.mender", "artifact to write; - is standard output; {name} becomes the artifact's name, {platform} the platform, such as linux-arm-v7")
 	fl.StringArrayVarP(&f.images, "image", "i", nil, "[CURRENT,]NEW: image to ship (repeatable)")
 	fl.StringArrayVar(&f.files, "component", nil, "TYPE:FILE[,CURRENT…]=URL: file to ship, of a type such as binary or deb-package (repeatable)")
-	fl.StringArrayVar(&f.o.Images.Releases.Paths, "base", nil, "older artifact that devices have, or a directory of them: each image becomes a delta over the one that it replaces (repeatable)")
-	fl.StringArrayVar(&f.o.Images.Releases.Dirs, "bases-from", nil, "directory of older artifacts, of which --last says how many are bases (repeatable)")
+	fl.StringArrayVar(&f.o.Images.Releases.Paths, "base", nil, "older artifact on the devices, or a directory of them: each image becomes a delta over the one it replaces (repeatable)")
+	fl.StringArrayVar(&f.o.Images.Releases.Dirs, "bases-from", nil, "directory of older artifacts; --last says how many of them are bases (repeatable)")
 	fl.IntVar(&f.o.Images.Releases.Last, "last", 0, "how many of the newest releases in --bases-from are bases (default: all)")
-	fl.BoolVar(&f.split, "split", false, "make an artifact for each older release, which depends on its version, instead of one for all; with --full-fallback also one of whole images. {base} in --output-path becomes the version, or whole")
-	fl.StringArrayVar(&f.o.Images.Content, "content", nil, "artifact, directory of artifacts, or image: where content is found that an older artifact has as a delta only (repeatable; files beside the artifact and registries are asked anyway)")
+	fl.BoolVar(&f.split, "split", false, "make an artifact for each older release that depends on its version, instead of one for all; with --full-fallback also one with full images. {base} in --output-path becomes the version, or whole")
+	fl.StringArrayVar(&f.o.Images.Content, "content", nil, "artifact, directory of artifacts, or image that has content an older artifact has only as a delta (repeatable; files beside the artifact and registries are always tried)")
 	fl.BoolVar(&f.o.Images.DeepDelta, deepDelta, true, "compress images without a base with the delta codec, and send content they share once; with =false they are sent as gzip: quicker to make, and larger")
-	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "add the whole images, for devices that have no CURRENT")
+	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "add the full images, for devices without CURRENT")
 	fl.BoolVar(&f.o.Images.FilesOnly, "files-only", false, filesOnly)
-	fl.StringVar(&f.o.Artifact.Reader, "for", "", "shell-module: make what the shell app-update-module installs as well: whole images, in the smallest gzip, and nothing that it would refuse")
-	fl.StringVar(&f.o.Artifact.ForVersion, forVersion, "", "oldest version of mender-app that devices have, as 1.0.0, or the features in their inventory (mender_app_features): the artifact needs no more")
-	fl.StringArrayVar(&f.budgets, decodeBudget, nil, "TIME[@CLASS] that the processor of a device may take to decode the deltas, as 10s@armv7, or a number of instructions, as 8G: the artifact gets larger and is decoded sooner (repeatable, for each CLASS: armv7, arm64, amd64; default: any time)")
+	fl.StringVar(&f.o.Artifact.Reader, "for", "", "shell-module: make an artifact that the shell app-update-module can install too: full images, in the smallest gzip, and nothing it would refuse")
+	fl.StringVar(&f.o.Artifact.ForVersion, forVersion, "", "oldest version of mender-app on the devices, such as 1.0.0, or the features in their inventory (mender_app_features): the artifact needs nothing newer")
+	fl.StringArrayVar(&f.budgets, decodeBudget, nil, "TIME[@CLASS] that a device's processor may take to decode the deltas, such as 10s@armv7, or a number of instructions, such as 8G: the artifact gets larger and decodes faster (repeatable, for each CLASS: armv7, arm64, amd64; default: any time)")
 	fl.BoolVar(&f.o.Images.Skip, "skip-images", false, "ship no images, only manifests")
-	fl.StringArrayVar(&f.o.Images.OnDevice, "on-device", nil, "image that the manifests use and the device has (repeatable)")
+	fl.StringArrayVar(&f.o.Images.OnDevice, "on-device", nil, "image that the manifests use and the device already has (repeatable)")
 	fl.StringArrayVar(&f.o.Application.Compose.Files, "compose-file", nil, "compose file in the manifests directory (repeatable; default: as docker compose)")
 	fl.StringArrayVar(&f.o.Application.Compose.Profiles, "profile", nil, "compose profile to activate (repeatable; default: COMPOSE_PROFILES)")
 	fl.StringArrayVar(&f.o.Application.Compose.EnvFiles, "env-file", nil, "env file for compose (repeatable; default: .env)")
 	fl.StringArrayVar(&f.o.Application.EncryptTo, "encrypt-secrets-to", nil, "age recipient (age1…) of a device, or file of these, to encrypt the manifests' secrets to (repeatable)")
 	fl.StringVarP(&f.ctrAddress, "k8s-ctr-address", "c", "", "k8s: address of containerd on the device; -c needs a / in it")
 	fl.StringVarP(&f.namespace, "k8s-namespace", "s", "", "k8s: namespace to deploy to")
-	fl.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the sub-module, which must declare the name or the device's operator allow it (repeatable)")
+	fl.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the sub-module, which must declare the name, unless the device's operator allows it (repeatable)")
 	addMenderFlags(fl, f, &f.provides, &f.depends, &f.scripts)
-	fl.StringVar(&f.signCommand, "sign-command", "", "program that signs instead of --key: the SHA-256 digest on its standard input, the signature on its output")
-	fl.StringVar(&f.publicKey, "public-key", "", "PEM file of the public key that the signature of --sign-command or of a token must fit")
+	fl.StringVar(&f.signCommand, "sign-command", "", "program that signs instead of --key: it reads the SHA-256 digest from standard input and prints the signature")
+	fl.StringVar(&f.publicKey, "public-key", "", "PEM file of the public key that must match the signature of --sign-command or of a token")
 	fl.StringVar(&f.o.Build.SBOM, "sbom", "", "file to write with the packages in the images (CycloneDX 1.6, JSON)")
 	fl.StringVar(&f.o.Build.Provenance, "provenance", "", "file to write with the digests of images, bases and manifests (in-toto statement, SLSA provenance v1)")
-	fl.BoolVar(&f.o.Artifact.NoAutoDepends, "no-depends", false, "do not depend on the version of the application that CURRENT is from")
+	fl.BoolVar(&f.o.Artifact.NoAutoDepends, "no-depends", false, "do not depend on the application version of CURRENT")
 	fl.StringVar(&f.o.Build.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR, else beside the output)")
-	fl.BoolVar(&f.noCache, "no-cache", false, "fetch and make everything anew: use no content that was kept in app-gen's directory in XDG_CACHE_HOME, and keep none")
+	fl.BoolVar(&f.noCache, "no-cache", false, "fetch and make everything again: neither use nor keep content in app-gen's directory in XDG_CACHE_HOME")
 	fl.IntVar(&f.cacheSize, "cache-size", source.DefaultCacheLimit>>20, "maximum size of this directory in MiB")
 	fl.BoolVar(&f.dry, "dry-run", false, "find and read everything, print the plan, write nothing")
 	fl.BoolVar(&f.o.Build.Strict, "strict", false, "make warnings errors: profiles that no service has, variables that are not set, missing mounted files, plain secrets …")
@@ -167,7 +167,7 @@ const (
 	forVersion   = "for-version"
 )
 
-const filesOnly = "make deltas that need only files of the old images and not their layers, up to a fifth larger: for Kubernetes nodes whose containerd discards unpacked layers"
+const filesOnly = "make deltas that need only the files of the old images, not their layers, up to a fifth larger: for Kubernetes nodes whose containerd discards unpacked layers"
 
 func (f *genFlags) run(c *cobra.Command, args []string) error {
 	nothing := len(args) == 0 && c.Flags().NFlag() == 0
@@ -199,14 +199,14 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 	return f.report(c, targets)
 }
 
-// readersOfDeltas refuses deltas for readers that have no means for them. Where nobody
-// asked for deltas, they are left out for such readers.
+// readersOfDeltas refuses deltas for readers that cannot apply them. Deltas that were
+// not requested are left out for such readers.
 func readersOfDeltas(a *generator.Artifact) error {
 	hint := "leave --" + deepDelta + " out"
 	if a.Reader == generator.ReaderShellModule {
 		return &usageError{text: "--for " + a.Reader + ": it cannot read deltas", hint: hint}
 	}
-	// What is not a version is refused later, with the other options.
+	// A text that is not a version is refused later, with the other options.
 	if has, err := generator.FeaturesOf(a.ForVersion); err == nil && !generator.ReadsDeltas(has) {
 		return &usageError{text: "--" + forVersion + " " + a.ForVersion + ": such devices cannot read deltas", hint: hint}
 	}
@@ -219,7 +219,7 @@ func (f *genFlags) targets(ctx context.Context) ([]*target, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(platforms) == 0 { // the generator says what is missing
+	if len(platforms) == 0 { // the generator reports what is missing
 		platforms = []image.Platform{{}}
 	}
 	if err := f.resolve(ctx); err != nil {
@@ -244,7 +244,7 @@ func (f *genFlags) targets(ctx context.Context) ([]*target, error) {
 	return list, nil
 }
 
-// components reads the images and files that were given.
+// components reads the given images and files.
 func (f *genFlags) components() error {
 	for _, s := range f.images {
 		p, err := generator.ParsePair(s)
@@ -263,8 +263,7 @@ func (f *genFlags) components() error {
 	return nil
 }
 
-// resolve turns the flags that are the same for all platforms into the generator's
-// options.
+// resolve turns the flags shared by all platforms into the generator's options.
 func (f *genFlags) resolve(ctx context.Context) error {
 	var err error
 	for _, s := range f.budgets {
@@ -356,7 +355,7 @@ func keyValues(option string, list []string) (map[string]string, error) {
 	return m, nil
 }
 
-// keyLists reads KEY:VALUE options of which each key may have several values.
+// keyLists reads KEY:VALUE options whose keys may have several values.
 func keyLists(option string, list []string) (map[string][]string, error) {
 	m := map[string][]string{}
 	for _, s := range list {

@@ -17,11 +17,11 @@ import (
 type pageFile string
 
 func (p *pageFile) add(c *cobra.Command) {
-	c.Flags().StringVar((*string)(p), "html", "", "file to write with a page for a browser: one file, which needs nothing from anywhere")
+	c.Flags().StringVar((*string)(p), "html", "", "file to write with a self-contained page for a browser")
 }
 
-// check refuses, before anything is read, a file that cannot be written, and one
-// that is an input.
+// check refuses a file that cannot be written, or that is an input, before anything
+// is read.
 func (p pageFile) check(inputs ...string) error {
 	if p == "" {
 		return nil
@@ -38,7 +38,7 @@ func (p pageFile) check(inputs ...string) error {
 	}
 	for _, input := range inputs {
 		if other, err := os.Stat(input); err == nil && os.SameFile(info, other) {
-			return &usageError{text: fmt.Sprintf("--html %s would replace what is read", p), hint: "give --html another file, as in " + withEnding(input, ".html")}
+			return &usageError{text: fmt.Sprintf("--html %s would replace an input", p), hint: "give --html another file, such as " + withEnding(input, ".html")}
 		}
 	}
 	return nil

@@ -20,14 +20,14 @@ import (
 	"github.com/mender-app/mender-app/generator/manifests"
 )
 
-// unknownType is the device type that init writes if it is not told one.
+// unknownType is the device type that init writes if none is given.
 const unknownType = "change-me"
 
-// releasesDir is where init says that artifacts are written, and older ones found.
+// releasesDir is the directory that init sets for new and older artifacts.
 const releasesDir = "releases"
 
-// ignoreText is the file that keeps off devices what a project has beside its manifests.
-const ignoreText = `# What app-gen does not ship to devices, written as a .dockerignore.
+// ignoreText is the file that excludes a project's other files from shipping to devices.
+const ignoreText = `# Files that app-gen does not ship to devices, in the syntax of .dockerignore.
 ` + releasesDir + `
 ` + configFile + `
 .git
@@ -40,7 +40,7 @@ const ignoreText = `# What app-gen does not ship to devices, written as a .docke
 **/__pycache__
 `
 
-// project is what init writes into app-gen.toml.
+// project has the values that init writes into app-gen.toml.
 type project struct {
 	application string
 	deviceTypes []string
@@ -74,7 +74,7 @@ init also writes .menderappignore, unless there is one, and makes releases/.
 	return c
 }
 
-// complete finds out what was not said.
+// complete fills in the missing values.
 func (p *project) complete() error {
 	file, name, err := manifests.ComposeProject(".")
 	if err != nil {
@@ -85,7 +85,7 @@ func (p *project) complete() error {
 		return err
 	}
 	if file == "" {
-		return &generator.ManifestError{Dir: ".", Err: &manifests.Error{Place: manifests.Place{File: "."}, Text: "no Compose file in this directory", Hint: "call app-gen init beside compose.yaml"}}
+		return &generator.ManifestError{Dir: ".", Err: &manifests.Error{Place: manifests.Place{File: "."}, Text: "no Compose file in this directory", Hint: "run app-gen init beside compose.yaml"}}
 	}
 	if p.application == "" {
 		dir, err := os.Getwd()
@@ -118,7 +118,7 @@ func (p *project) complete() error {
 	return nil
 }
 
-// applicationName makes a name for an application out of another one; "" if it cannot.
+// applicationName makes an application's name from another name; "" if it cannot.
 func applicationName(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '-' || r == '_' || r == '.' {
@@ -163,7 +163,7 @@ func tomlText(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`, "\t", `\t`).Replace(s) + `"`
 }
 
-// write writes the files and says how to make releases.
+// write writes the files and prints how to make releases.
 func (p *project) write(w io.Writer) error {
 	text := p.text()
 	var check map[string]any
@@ -172,7 +172,7 @@ func (p *project) write(w io.Writer) error {
 	}
 	if err := create(configFile, text); err != nil {
 		if errors.Is(err, fs.ErrExist) {
-			return &usageError{text: configFile + " is there already", hint: "change it, or remove it first"}
+			return &usageError{text: configFile + " already exists", hint: "change it, or remove it first"}
 		}
 		return &generator.WriteError{Err: err}
 	}
@@ -187,13 +187,13 @@ func (p *project) write(w io.Writer) error {
 	}
 	fmt.Fprintf(w, "the first release:\n  app-gen -n %[1]s-1\nand the next, as deltas over it:\n  app-gen -n %[1]s-2\n", p.application)
 	if !slices.Contains(wrote, manifests.IgnoreFile) {
-		fmt.Fprintf(w, "%s was there: it must name %s and %s\n", manifests.IgnoreFile, releasesDir, configFile)
+		fmt.Fprintf(w, "%s already exists: it must exclude %s and %s\n", manifests.IgnoreFile, releasesDir, configFile)
 	}
 	return nil
 }
 
 // writeBeside writes .menderappignore and makes the directory of releases. It returns
-// the names of those that were not there.
+// the names of those it made.
 func writeBeside() (wrote []string, err error) {
 	switch err := create(manifests.IgnoreFile, ignoreText); {
 	case err == nil:
@@ -217,7 +217,7 @@ func writeBeside() (wrote []string, err error) {
 	return nil, err
 }
 
-// create writes a new file; on an error nothing is left of it.
+// create writes a new file; on an error it leaves nothing behind.
 func create(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)
 	if err != nil {

@@ -17,7 +17,7 @@ func inspectCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "inspect FILE.mender",
-		Short: "tell what is in an artifact, and verify its checksums",
+		Short: "show what is in an artifact, and verify its checksums",
 		Long: `inspect reads an App Artifact (ours or the shell reference's) to its end and tells
 what is in it: name, device types, provides and depends, signature, metadata,
 images with their layers and sizes, manifests, and what each service reaches on

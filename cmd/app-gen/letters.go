@@ -10,7 +10,7 @@ import (
 	"github.com/mender-app/mender-app/generator/manifests"
 )
 
-// compatibleTypes is how mender-artifact calls --device-type since version 4.4.
+// compatibleTypes is the name of --device-type in mender-artifact since version 4.4.
 const compatibleTypes = "compatible-types"
 
 // alias makes --compatible-types another name of --device-type.
@@ -23,7 +23,7 @@ func alias(_ *pflag.FlagSet, name string) pflag.NormalizedName {
 
 // Two letters have two meanings each: one in mender-artifact, whose users know -c as
 // --compatible-types and -o as --output-path, and one in the shell app-gen, where they
-// are --k8s-ctr-address and --orchestrator. The value tells which one is meant.
+// are --k8s-ctr-address and --orchestrator. The value shows which one is meant.
 var letters = map[string]func(value string) string{
 	// An address of containerd is the path of a socket. A device type is a name.
 	"-c": func(value string) string {
@@ -39,11 +39,11 @@ var letters = map[string]func(value string) string{
 		case value == standard || strings.Contains(value, "/") || strings.HasSuffix(value, ".mender"):
 			return "--output-path"
 		}
-		return "" // an orchestrator of somebody's own, or a file: refused with a hint
+		return "" // a custom orchestrator, or a file: refused with a hint
 	},
 }
 
-// meant replaces these letters by the options that are meant. The options after -- and
+// meant replaces these letters with the intended options. The options after -- and
 // those of other commands stay.
 func meant(root *cobra.Command, args []string) []string {
 	if c, _, err := root.Find(args); err != nil || c != root {

@@ -1,6 +1,7 @@
 // Command app-gen makes App Artifacts on the build host: container images and
 // manifests in, one FILE.mender out. `app-gen inspect` shows what is in one,
-// `app-gen diff` what changed between two, and `app-gen delta` makes and applies deep deltas by hand.
+// `app-gen diff` shows what changed between two, and `app-gen delta` makes and applies deep
+// deltas by hand.
 package main
 
 import (
@@ -75,14 +76,14 @@ func rootCommand() *cobra.Command {
 	return root
 }
 
-// flagError turns what pflag says into a usage error, and explains the two
-// short options that cannot be kept.
+// flagError turns pflag's error into a usage error, and explains the two short
+// options that could not be kept.
 func flagError(c *cobra.Command, err error) error {
 	u := &usageError{text: err.Error()}
 	if c.Parent() == nil {
 		switch {
 		case hasShorthand(err, 'd'):
-			u.hint = "-d meant both --skip-images and --deep-delta: write the one you mean"
+			u.hint = "-d could mean --skip-images or --deep-delta: write the one you mean"
 		case hasShorthand(err, 'o'):
 			u.hint = "-o is --orchestrator for docker-compose and k8s, and --output-path for a path or FILE.mender: write the one you mean"
 		}
@@ -103,7 +104,7 @@ func (e *usageError) Advice() string { return e.hint }
 
 var errInterrupted = errors.New("interrupted, nothing was written")
 
-// advice is an error that says what to do about it.
+// advice is an error with a suggestion.
 type advice interface{ Advice() string }
 
 func printError(w io.Writer, err error) {
@@ -113,7 +114,7 @@ func printError(w io.Writer, err error) {
 	}
 }
 
-// hintOf is what to do about an error; "" if it is not known.
+// hintOf returns what to do about an error; "" if unknown.
 func hintOf(err error) string {
 	if full := diskFull(err); full != nil {
 		return full.Advice()
@@ -131,8 +132,8 @@ func hintOf(err error) string {
 	return ""
 }
 
-// diskFull returns the error that says that a disk is full; nil if err is another
-// one. Such an error may come from anything that writes temporary files.
+// diskFull returns an error that says the disk is full; nil if err has another cause.
+// Such an error may come from any code that writes temporary files.
 func diskFull(err error) *generator.WriteError {
 	var write *generator.WriteError
 	if errors.As(err, &write) {

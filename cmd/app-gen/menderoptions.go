@@ -14,15 +14,15 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 )
 
-// addMenderFlags adds the options that mender-artifact has under the same name.
-// Their defaults are what f holds.
+// addMenderFlags adds the options that mender-artifact has under the same name. Their
+// defaults come from f.
 func addMenderFlags(fl *pflag.FlagSet, f *genFlags, provides, depends, scripts *[]string) {
 	fl.StringVar(&f.o.Artifact.Software.Name, "software-name", f.o.Artifact.Software.Name, "name of the software in the provides (default: the application's name)")
 	fl.StringVar(&f.o.Artifact.Software.Version, "software-version", f.o.Artifact.Software.Version, "version of the software in the provides (default: the artifact's name)")
 	fl.StringVar(&f.o.Artifact.Software.Filesystem, "software-filesystem", f.o.Artifact.Software.Filesystem, "first word of the provides' key")
 	fl.StringArrayVar(provides, "provides", nil, "KEY:VALUE the artifact provides (repeatable)")
-	fl.StringArrayVar(depends, "depends", nil, "KEY:VALUE the artifact depends on (repeatable; of several values of a key, any will do)")
-	fl.StringArrayVar(scripts, "script", nil, "state script that the Mender client runs, called as ArtifactInstall_Enter_00 (repeatable)")
+	fl.StringArrayVar(depends, "depends", nil, "KEY:VALUE the artifact depends on (repeatable; any of several values of a key will do)")
+	fl.StringArrayVar(scripts, "script", nil, "state script that the Mender client runs, with a name such as ArtifactInstall_Enter_00 (repeatable)")
 	fl.StringVarP(&f.keyFile, "key", "k", f.keyFile, "private key to sign with, RSA or ECDSA P-256 (Ed25519 only for mender-app install): a PEM file, or the URI of a key in a PKCS #11 token, pkcs11:…")
 	fl.StringVar(&f.compression, "compression", f.compression, "of the artifact: none, gzip, lzma or zstd (zstd needs mender-artifact 3.10 and the C++ client); the payload is compressed in any case")
 }
@@ -89,8 +89,8 @@ func (f *genFlags) passthrough(args []string) error {
 	return nil
 }
 
-// longer replaces short options of mender-artifact by the long ones where app-gen
-// uses the letter for another option.
+// longer replaces short options of mender-artifact with the long ones if app-gen uses
+// the letter for another option.
 func longer(args []string, names map[string]string) []string {
 	out := make([]string, len(args))
 	for i, a := range args {

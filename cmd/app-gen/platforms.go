@@ -28,14 +28,14 @@ func platformName(p image.Platform) string { return strings.ReplaceAll(p.String(
 // target is one artifact of a run.
 type target struct {
 	options generator.Options
-	base    string // with --split: the version that its deltas are over, or whole
+	base    string // with --split: the base version of its deltas, or whole
 	stdout  bool   // the artifact goes to standard output
-	temp    string // directory of the file in between; "" if there is none
+	temp    string // directory of the intermediate file; "" for none
 	result  *generator.Result
 	made    *inspect.Description // nil after a dry run
 }
 
-// name is what a person knows the artifact by among those of the run.
+// name identifies the artifact among those of the run, for people.
 func (t *target) name() string {
 	name := t.options.Application.Platform.String()
 	if t.base != "" {
@@ -44,8 +44,8 @@ func (t *target) name() string {
 	return name
 }
 
-// parsePlatforms reads the options --platform. With several, every file that is
-// written must have a name of its own.
+// parsePlatforms reads the options --platform. With several, every output file must
+// have its own name.
 func (f *genFlags) parsePlatforms() ([]image.Platform, error) {
 	var list []image.Platform
 	for _, s := range f.platforms {
@@ -65,14 +65,14 @@ func (f *genFlags) parsePlatforms() ([]image.Platform, error) {
 	for _, out := range []struct{ option, path string }{{"--output-path", b.Output}, {"--sbom", b.SBOM}, {"--provenance", b.Provenance}} {
 		if out.path == standard {
 			return nil, &usageError{
-				text: fmt.Sprintf("%d platforms make %d artifacts, and standard output takes one", len(list), len(list)),
+				text: fmt.Sprintf("%d platforms make %d artifacts, but standard output takes only one", len(list), len(list)),
 				hint: "give --output-path a name with " + placeholder,
 			}
 		}
 		if out.path != "" && !strings.Contains(out.path, placeholder) {
 			return nil, &usageError{
-				text: fmt.Sprintf("%d platforms make %d artifacts, and %s %s names one file", len(list), len(list), out.option, out.path),
-				hint: fmt.Sprintf("write %s into the name, as in %s; it becomes %s", placeholder, withPlaceholder(out.path), platformName(list[0])),
+				text: fmt.Sprintf("%d platforms make %d artifacts, but %s %s names one file", len(list), len(list), out.option, out.path),
+				hint: fmt.Sprintf("write %s into the name, such as %s; it becomes %s", placeholder, withPlaceholder(out.path), platformName(list[0])),
 			}
 		}
 	}
@@ -158,8 +158,8 @@ func (t *target) prepare(dry bool) error {
 	return nil
 }
 
-// generate makes one artifact, and reads it back: so its report always agrees
-// with the file.
+// generate makes one artifact and reads it back, so the report always agrees with the
+// file.
 func (t *target) generate(c *cobra.Command, dry bool) error {
 	bars := newBars()
 	defer bars.stop()
@@ -182,7 +182,7 @@ func (t *target) generate(c *cobra.Command, dry bool) error {
 	return nil
 }
 
-// discard removes what was made and not published.
+// discard removes unpublished files.
 func (t *target) discard() {
 	if t.temp != "" {
 		os.RemoveAll(t.temp)

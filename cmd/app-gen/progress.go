@@ -39,7 +39,7 @@ func (b *bars) event(e source.Event) {
 	key := e.Stage + " " + e.What
 	bar := b.list[key]
 	if bar == nil {
-		if e.Stage != b.stage { // what came before is done
+		if e.Stage != b.stage { // the previous stage is done
 			for _, old := range b.list {
 				old.Abort(true)
 			}

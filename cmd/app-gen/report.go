@@ -20,15 +20,15 @@ import (
 	"github.com/mender-app/mender-app/generator/inspect"
 )
 
-// madeDocument is what --json prints of one artifact.
+// madeDocument is the output of --json for one artifact.
 type madeDocument struct {
 	Plan     planDocument         `json:"plan"`
 	Artifact *inspect.Description `json:"artifact,omitempty"`
 	Warnings []string             `json:"warnings,omitempty"`
 }
 
-// report prints what was made, as tables or as one JSON document: to stderr, if the
-// artifact went to stdout. Warnings always go to stderr.
+// report describes the new artifacts, as tables or as one JSON document. It prints to
+// stderr if the artifact went to stdout. Warnings always go to stderr.
 func (f *genFlags) report(c *cobra.Command, targets []*target) error {
 	out := c.OutOrStdout()
 	if targets[0].stdout && !f.dry {
@@ -73,7 +73,7 @@ func printJSON(w io.Writer, v any) error {
 	return e.Encode(v)
 }
 
-// planDocument is the plan in --json, with what each image takes in the artifact.
+// planDocument is the plan in --json, with the size of each image in the artifact.
 type planDocument struct {
 	*generator.Plan
 	Components []componentDocument `json:"components"`
@@ -204,7 +204,7 @@ func printMade(w io.Writer, r *generator.Result, d *inspect.Description) {
 	fmt.Fprintf(w, "%s: %s, artifact %s for %s\n", d.Path, bytesText(d.Bytes), d.Name, strings.Join(d.DeviceTypes, ", "))
 }
 
-// variantBase is what a variant of an image needs on the device.
+// variantBase names the base that a variant of an image needs on the device.
 func variantBase(v generator.PlannedVariant) string {
 	if v.Base == "" {
 		return "nothing (whole)"

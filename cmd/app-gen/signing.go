@@ -21,7 +21,7 @@ func (f *genFlags) signing(ctx context.Context) (s generator.Signing, err error)
 	token := strings.HasPrefix(f.keyFile, tokenScheme)
 	if f.publicKey != "" {
 		if !token && f.signCommand == "" {
-			return s, &usageError{text: "--public-key without --sign-command or --key pkcs11:…", hint: "a private key in a file has its public key with it"}
+			return s, &usageError{text: "--public-key without --sign-command or --key pkcs11:…", hint: "a private key file includes its public key"}
 		}
 		if s.Public, err = readKey("--public-key", f.publicKey, mender.LoadPublicKey); err != nil {
 			return s, err

@@ -15,29 +15,29 @@ import (
 // basePlaceholder stands for the version of the older release in names of files.
 const basePlaceholder = "{base}"
 
-// wholeBase is what basePlaceholder becomes for the artifact of whole images.
+// wholeBase replaces basePlaceholder for the artifact with full images.
 const wholeBase = "whole"
 
-// splitByBase makes a target for each older release, and one of whole images if
-// these are asked for. A Mender server that honours depends chooses between them: each
-// artifact of a release must depend on something else.
+// splitByBase makes a target for each older release, and one with full images if
+// requested. A Mender server that honours depends chooses between them, so each
+// artifact of a release must have different depends.
 func (f *genFlags) splitByBase(ctx context.Context) ([]*target, error) {
 	o := &f.o
 	switch {
 	case !o.Images.Releases.Any():
-		return nil, &usageError{text: "--split makes an artifact for each older release, and none is named", hint: "name them with --base or --bases-from"}
+		return nil, &usageError{text: "--split makes an artifact for each older release, but none is named", hint: "name them with --base or --bases-from"}
 	case o.Artifact.NoAutoDepends:
-		return nil, &usageError{text: "--split and --no-depends exclude each other", hint: "Mender tells the artifacts of a release apart by what they depend on"}
+		return nil, &usageError{text: "--split and --no-depends exclude each other", hint: "Mender tells the artifacts of a release apart by their depends"}
 	case !strings.Contains(o.Build.Output, basePlaceholder):
 		ext := filepath.Ext(o.Build.Output)
 		return nil, &usageError{
-			text: fmt.Sprintf("--split makes several artifacts, and --output-path %s names one file", o.Build.Output),
+			text: fmt.Sprintf("--split makes several artifacts, but --output-path %s names one file", o.Build.Output),
 			hint: fmt.Sprintf("write %s into the name, as in %s", basePlaceholder, strings.TrimSuffix(o.Build.Output, ext)+"-from-"+basePlaceholder+ext),
 		}
 	}
 	for option, path := range map[string]string{"--sbom": o.Build.SBOM, "--provenance": o.Build.Provenance} {
 		if path != "" && !strings.Contains(path, basePlaceholder) {
-			return nil, &usageError{text: fmt.Sprintf("--split makes several artifacts, and %s %s names one file", option, path), hint: "write " + basePlaceholder + " into the name"}
+			return nil, &usageError{text: fmt.Sprintf("--split makes several artifacts, but %s %s names one file", option, path), hint: "write " + basePlaceholder + " into the name"}
 		}
 	}
 	releases, err := generator.Releases(ctx, *o)
@@ -47,7 +47,7 @@ func (f *genFlags) splitByBase(ctx context.Context) ([]*target, error) {
 	var list []*target
 	for i, r := range releases {
 		if r.Version == "" {
-			return nil, &usageError{text: r.Path + " does not say its version, so that no artifact can depend on it", hint: "leave it out of the bases"}
+			return nil, &usageError{text: r.Path + " does not state its version, so no artifact can depend on it", hint: "leave it out of the bases"}
 		}
 		if n := slices.IndexFunc(list, func(t *target) bool { return t.base == r.Version }); n >= 0 {
 			return nil, &usageError{text: fmt.Sprintf("%s and %s are both version %s: their artifacts would depend on the same", releases[n].Path, r.Path, r.Version), hint: "name one of them"}
@@ -60,8 +60,8 @@ func (f *genFlags) splitByBase(ctx context.Context) ([]*target, error) {
 	return list, nil
 }
 
-// over is the target whose deltas are over one of the releases; -1 is none. The content
-// of that one may be in the others.
+// over returns the target whose deltas have one of the releases as their base; -1 is
+// none. That release's content may be in the others.
 func (f *genFlags) over(base string, releases []bases.Release, i int) *target {
 	o := f.o
 	name := strings.ReplaceAll(base, "/", "-")
@@ -81,8 +81,8 @@ func (f *genFlags) over(base string, releases []bases.Release, i int) *target {
 	return &target{options: o, base: base}
 }
 
-// checkSplit refuses artifacts of --split that depend on the same: a server keeps one of
-// them.
+// checkSplit refuses artifacts of --split with the same depends: a server would keep
+// only one of them.
 func checkSplit(targets []*target) error {
 	for i, t := range targets {
 		for _, other := range targets[:i] {

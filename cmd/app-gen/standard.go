@@ -15,11 +15,11 @@ import (
 // standard is the name that stands for standard input and output.
 const standard = "-"
 
-// standardInput reads standard input. A read ends when ctx does, although the
-// input may give nothing any more.
+// standardInput reads standard input. A read ends with ctx, even if no more input
+// arrives.
 func standardInput(ctx context.Context) (io.Reader, error) {
 	if term.IsTerminal(int(os.Stdin.Fd())) {
-		return nil, &usageError{text: "standard input is a terminal", hint: "give it an artifact, as in app-gen inspect - < FILE.mender"}
+		return nil, &usageError{text: "standard input is a terminal", hint: "give it an artifact, such as app-gen inspect - < FILE.mender"}
 	}
 	r, w := io.Pipe()
 	go func() {
@@ -33,7 +33,7 @@ func standardInput(ctx context.Context) (io.Reader, error) {
 // checkStandardOutput refuses to write an artifact to a terminal.
 func checkStandardOutput() error {
 	if term.IsTerminal(int(os.Stdout.Fd())) {
-		return &usageError{text: "standard output is a terminal, and an artifact is no text", hint: "send it to a file or a program, as in app-gen … > FILE.mender"}
+		return &usageError{text: "standard output is a terminal, but an artifact is not text", hint: "send it to a file or a program, such as app-gen … > FILE.mender"}
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 type client interface {
 	name() string
 	command(verb string) []string
-	// believes says what the client has installed: its artifact's name, then
-	// the rest of what it provides.
+	// believes returns what the client records as installed: the artifact's name, then
+	// its other provides.
 	believes() (string, error)
 }
 

@@ -1,8 +1,8 @@
-// Command demo shows the product at work, on real parts: seven releases of the
-// shop (examples/shop) are made on this machine, then installed, updated,
-// rolled back by themselves, undone and refused, through the Mender client where there
-// is one and through `mender-app` where there is none. All of it happens in a
-// private device inside this machine (testdata/bed), which is gone afterwards.
+// Command demo shows the product at work with real parts. It makes seven releases of
+// the shop (examples/shop) on this machine, which are then installed, updated, rolled
+// back automatically, undone and refused, through the Mender client if there is one
+// and otherwise through `mender-app`. All of it happens in a private device inside
+// this machine (testdata/bed), which is removed afterwards.
 package main
 
 import (
@@ -22,7 +22,7 @@ import (
 
 func main() {
 	programs := flag.String("programs", "", "`directory` of the built programs; built into build/ if not given")
-	own := flag.Bool("without-mender", false, "install with mender-app, as where there is no Mender client")
+	own := flag.Bool("without-mender", false, "install with mender-app, as on a device without a Mender client")
 	verbose := flag.Bool("v", false, "show the whole output of every command")
 	flag.Parse()
 	if err := run(*programs, *own, *verbose, os.Stdout); err != nil {

@@ -18,7 +18,7 @@ type release struct {
 	version  string
 	artifact string // path of what is sent
 	sent     int64  // its bytes
-	whole    int64  // bytes of an artifact with whole images in gzip
+	whole    int64  // bytes of an artifact with full images in gzip
 }
 
 // project is the shop as its developers have it: a directory with a Compose file. Its
@@ -31,7 +31,7 @@ type project struct {
 }
 
 // makeReleases makes releases 1 to 6 as a new user would: app-gen init, then app-gen -n
-// NAME for each. Images travel as deltas over the releases before.
+// NAME for each. Images travel as deltas over the previous releases.
 func makeReleases(dir, programs string, out io.Writer) ([]release, error) {
 	p := project{dir: filepath.Join(dir, "shop"), archives: dir, programs: programs, out: out}
 	const base = 6 << 10 // KiB: the layer that a distribution's files would be
@@ -78,8 +78,8 @@ func makeReleases(dir, programs string, out io.Writer) ([]release, error) {
 	return releases, nil
 }
 
-// release makes one release with app-gen, and once more with whole images in gzip, to
-// compare.
+// release makes one release with app-gen, and again with full images in gzip for
+// comparison.
 func (p *project) release(version string) (r release, err error) {
 	if err := os.WriteFile(filepath.Join(p.dir, ".env"), []byte("RELEASE="+version+"\n"), 0o644); err != nil {
 		return r, err
@@ -139,7 +139,7 @@ func (p *project) policy(version string) error {
 	return os.WriteFile(filepath.Join(p.dir, "app.toml"), []byte(policy), 0o644)
 }
 
-// hook writes a hook of the next release, in place of those of the previous release.
+// hook writes a hook of the next release, which replaces those of the previous release.
 func (p *project) hook(name, script string) error {
 	dir := filepath.Join(p.dir, "hooks")
 	return errors.Join(os.RemoveAll(dir), os.Mkdir(dir, 0o755), os.WriteFile(filepath.Join(dir, name), []byte(script), 0o755))
@@ -156,7 +156,7 @@ func (p *project) appGen(args ...string) (string, error) {
 	return string(text), nil
 }
 
-// noReleases is an empty directory: an artifact over its releases has whole images.
+// noReleases returns an empty directory: an artifact with these bases has full images.
 func (p *project) noReleases() string { return filepath.Join(p.archives, "none") }
 
 // path is the archive of a service's image.

@@ -14,7 +14,7 @@ import (
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
-// story runs the demo's steps on a device and keeps what each showed.
+// story runs the demo's steps on a device and keeps their results.
 type story struct {
 	device  *bed.Device
 	client  client
@@ -50,7 +50,7 @@ func newStory(device *bed.Device, programs string, verbose bool, out io.Writer) 
 
 func (s *story) close() { s.web.Stop() }
 
-// tell runs the steps. Whatever is not as promised is an error.
+// tell runs the steps. A broken promise is an error.
 func (s *story) tell(releases []release) error {
 	one, two, three, four, five, six, seven := releases[0], releases[1], releases[2], releases[3], releases[4], releases[5], releases[6]
 
@@ -126,7 +126,7 @@ func (s *story) tell(releases []release) error {
 	return s.history()
 }
 
-// visit visits the stock, which has to count so many visits then.
+// visit visits the stock, which must then count the wanted number of visits.
 func (s *story) visit(want int) error {
 	const ask = "exec 3<>/dev/tcp/127.0.0.1/8081; printf 'GET /visits HTTP/1.0\\r\\n\\r\\n' >&3; tail -n 1 <&3"
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(100 * time.Millisecond) {
@@ -178,11 +178,11 @@ func (s *story) history() error {
 	return err
 }
 
-// expect is what has to be so after a step.
+// expect is what must hold after a step.
 type expect struct {
 	web       string
-	believed  release // what the client says is installed; none is not asked
-	sameStock bool    // the stock's container was neither made anew nor restarted
+	believed  release // what the client says is installed; unset: do not ask
+	sameStock bool    // the stock's container was neither recreated nor restarted
 }
 
 func (s *story) step(name, text string, sent *release, do func() error, want expect) error {
@@ -252,7 +252,7 @@ func (s *story) all(steps ...func() error) error {
 	return nil
 }
 
-// must is a client command that has to succeed.
+// must is a client command that must succeed.
 func (s *story) must(verb string, r release) func() error {
 	return func() error {
 		result, err := s.run(verb, r)
@@ -263,7 +263,7 @@ func (s *story) must(verb string, r release) func() error {
 	}
 }
 
-// fails is a client command that has to fail, and say why.
+// fails is a client command that must fail and say why.
 func (s *story) fails(verb string, r release) func() error {
 	return func() error {
 		result, err := s.run(verb, r)
@@ -273,8 +273,8 @@ func (s *story) fails(verb string, r release) func() error {
 		if result.Code == 0 {
 			return errors.New("it should have failed")
 		}
-		// The last error is the reason: those before it may be answers to questions,
-		// such as whether the device has an older image.
+		// The last error is the reason: earlier ones may be answers to questions, such as
+		// whether the device has an older image.
 		reason := ""
 		for line := range strings.Lines(result.Output()) {
 			if _, text, ok := strings.Cut(line, "error: "); ok {

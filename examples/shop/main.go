@@ -1,6 +1,6 @@
 // Command shop is the program in the images of the demo and the tests: a small
-// HTTP service that reports its version and its health. It knows nothing of
-// Mender or Docker.
+// HTTP service that reports its version and its health. It knows nothing about Mender
+// or Docker.
 //
 //	GET /version   the name and version, one line
 //	GET /health    200, or 503 while the service is not well
@@ -41,7 +41,7 @@ func main() {
 	listen := flag.String("listen", ":8080", "address to serve `at`")
 	name := flag.String("name", "web", "service `name`, part of what /version says")
 	count := flag.String("count", "", "`file` that keeps the number of visits")
-	add := flag.Int("add", 0, "add `n` to the number of visits, and end: what a release does to the data of the one before")
+	add := flag.Int("add", 0, "add `n` to the number of visits, and exit: how a release migrates the previous release's data")
 	probe := flag.Bool("probe", false, "ask the service on this machine whether it is well, and exit 0 or 1")
 	poll := flag.String("poll", "", "watch `URL` and write each change of its answer to stdout until TERM")
 	every := flag.Duration("every", 20*time.Millisecond, "`TIME` between two questions of -poll")
@@ -171,8 +171,8 @@ func askHealth(listen string) int {
 	return 0
 }
 
-// watch asks url at regular times and writes one JSON line {"at": nanoseconds,
-// "says": text} whenever the answer is another than before; no answer says "".
+// watch asks url at regular intervals and writes one JSON line {"at": nanoseconds,
+// "says": text} whenever the answer changes; no answer says "".
 func watch(url string, every time.Duration) {
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer cancel()

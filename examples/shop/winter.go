@@ -8,8 +8,8 @@ import (
 	"text/tabwriter"
 )
 
-// season adds the winter release's sales list: real code, so that the next
-// release of the program differs from this one as a program's releases do.
+// season adds the winter release's sales list: real code, so that the releases of the
+// program differ as real ones do.
 func season(mux *http.ServeMux) {
 	sales := [][]string{{"article", "sold"}, {"scarf", "12"}, {"gloves", "7"}}
 	mux.HandleFunc("GET /sales.csv", func(w http.ResponseWriter, _ *http.Request) {

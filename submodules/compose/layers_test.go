@@ -37,7 +37,7 @@ func TestOverridesOfAnOperator(t *testing.T) {
 	for text, says := range map[string]string{
 		"services: {db: {mem_limit: 32m}}":                                      "with the overrides: the compose files in",
 		"services: {web: {no_such_key: 1}}":                                     "with the overrides",
-		"services: {web: {image: other}}":                                       "override one.yaml: service web has image, and the images of a release are those that its artifact brings",
+		"services: {web: {image: other}}":                                       "override one.yaml: service web has image, but the images of a release must come from its artifact",
 		"x: &x {image: other}\nservices: {web: {<<: *x}}":                       "override one.yaml has x",
 		"x-x: &x {image: other}\nservices: {web: {<<: *x}}":                     "service web has image",
 		"services: {web: {scale: 2}}\n---\nservices: {web: {build: .}}":         "service web has build",

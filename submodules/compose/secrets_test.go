@@ -140,7 +140,7 @@ func TestRefusesSecrets(t *testing.T) {
 		says string
 	}{
 		"no key":      {func(r *secretsReader) { require.NoError(r, os.Remove(r.s.set.secrets.Identity)) }, "age-keygen -o"},
-		"another key": {func(r *secretsReader) { r.seal("pin.age", "hunter2", other) }, "encrypted to other keys than this device's"},
+		"another key": {func(r *secretsReader) { r.seal("pin.age", "hunter2", other) }, "not encrypted to this device's key"},
 		"cut off": {func(r *secretsReader) {
 			require.NoError(r, os.Truncate(filepath.Join(r.dir, "pin.age"), 210))
 		}, "is damaged"},

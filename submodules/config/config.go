@@ -65,9 +65,9 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Read reads the file. One that does not exist is an empty one. arrays names
-// the keys that may have an array of texts or of tables as value; for any other
-// key an array is an error.
+// Read reads the file. A missing file counts as an empty one. arrays names the keys
+// that may have an array of texts or of tables as value; for any other key an array
+// is an error.
 func Read(name string, arrays ...string) (*File, error) {
 	f, err := os.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -102,8 +102,8 @@ func Parse(name string, data []byte, arrays ...string) (*File, error) {
 	if shellErr == nil {
 		return f, nil
 	}
-	// In an assignment, "$HOME/x" is meant as an expansion, but it is a valid TOML
-	// string too. So a file of assignments only is never read as TOML.
+	// In an assignment, "$HOME/x" means an expansion, but it is also a valid TOML
+	// string. So a file with only assignments is never read as TOML.
 	if shape {
 		return nil, shellErr
 	}
@@ -133,7 +133,7 @@ func (f *File) parseTOML(text string) error {
 	return f.walk("", tree)
 }
 
-// walk takes the settings of a table; prefix is the table's name and a dot.
+// walk adds the settings of a table; prefix is the table's name and a dot.
 func (f *File) walk(prefix string, table map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(table)) {
 		key := prefix + name
@@ -225,7 +225,7 @@ func (f *File) find(keys []string) (Setting, bool) {
 	return found, ok
 }
 
-// String returns the value of the first of keys that is set, else def.
+// String returns the value of the first of keys that is set, or def.
 func (f *File) String(def string, keys ...string) string {
 	if s, ok := f.find(keys); ok {
 		return s.Value
@@ -246,8 +246,7 @@ func (f *File) Strings(keys ...string) []string {
 	return strings.FieldsFunc(s.Value, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
 }
 
-// Tables returns the tables [[key]], in order. A key that is something else is
-// an error.
+// Tables returns the tables [[key]], in order. Any other kind of key is an error.
 func (f *File) Tables(key string) ([]*File, error) {
 	key = strings.ToLower(key)
 	if s, ok := f.find([]string{key}); ok {
@@ -306,7 +305,7 @@ func (f *File) bad(s Setting, what string) error {
 	return &Error{Name: f.name, Line: s.Line, Err: fmt.Errorf("%s: %q is %s", s.Key, s.Value, what)}
 }
 
-// Unknown returns a message for each setting nobody has asked for, in order.
+// Unknown returns a message for each setting that was never read, in order.
 func (f *File) Unknown() []string {
 	var lines []string
 	for _, s := range f.Unasked() {
@@ -319,9 +318,9 @@ func (f *File) unknown(s Setting, what string) error {
 	return &Error{Name: f.name, Line: s.Line, Err: fmt.Errorf("unknown setting %q%s", s.Key, what)}
 }
 
-// RefuseUnknown returns an error for the first setting that nobody has asked
-// for and whose key begins with one of the prefixes ("" is any key). Use it where
-// ignoring a misspelt setting would be dangerous.
+// RefuseUnknown returns an error for the first setting that was never read and whose
+// key begins with one of the prefixes ("" is any key). Use it where ignoring a
+// misspelt setting would be dangerous.
 func (f *File) RefuseUnknown(prefixes ...string) error {
 	for _, s := range f.Unasked() {
 		for _, p := range prefixes {
@@ -333,7 +332,7 @@ func (f *File) RefuseUnknown(prefixes ...string) error {
 	return nil
 }
 
-// Unasked returns the settings that nobody has asked for, in order.
+// Unasked returns the settings that were never read, in order.
 func (f *File) Unasked() []Setting {
 	var rest []Setting
 	for k, s := range f.settings {
@@ -350,7 +349,7 @@ func (f *File) Unasked() []Setting {
 	return rest
 }
 
-// Protect makes a file that contains a password accessible to its owner only.
+// Protect makes a file with a password accessible only to its owner.
 func Protect(path string) error {
 	fi, err := os.Stat(path)
 	if err != nil {

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// parseShell reads text as assignments. shape says whether every line that is
-// not empty or a comment at least begins as one, without blanks around the =.
+// parseShell reads text as assignments. shape says whether every line that is not
+// empty or a comment at least begins like an assignment, without blanks around the =.
 func (f *File) parseShell(text string) (shape bool, err error) {
 	shape = true
 	for i, line := range strings.Split(text, "\n") {
@@ -53,8 +53,8 @@ func isName(s string) bool {
 }
 
 // shellWord returns what a POSIX shell would assign for the word at the
-// beginning of s; after it only blanks and a comment may come. Where a shell
-// would run, expand or match anything, it is an error.
+// beginning of s; only blanks and a comment may follow it. Anything a shell would
+// run, expand or match is an error.
 func shellWord(s string) (string, error) {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -95,8 +95,8 @@ func shellWord(s string) (string, error) {
 	return b.String(), nil
 }
 
-// doubleQuoted writes what stands before the closing quote in s, and returns
-// the length up to and with it.
+// doubleQuoted writes the text before the closing quote in s, and returns the length
+// including the quote.
 func doubleQuoted(b *strings.Builder, s string) (int, error) {
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; c {

@@ -27,7 +27,7 @@ import (
 type manifestChanges struct {
 	Overrides []submodules.Override // in the order in which they are applied
 	Values    map[string]string
-	Disabled  []string // services, as service.Name names them
+	Disabled  []string // services, named by service.Name
 }
 
 // changesOf are the changes that a request asks for.
@@ -77,7 +77,7 @@ func (c manifestChanges) Apply(objects []manifest.Object, log func(format string
 	}), nil
 }
 
-// override merges the patches of one override into the objects that they name.
+// override merges the patches of an override into the objects they name.
 func override(objects []manifest.Object, o submodules.Override) error {
 	patches, err := manifest.ReadPatches(o.Name, []byte(o.Text))
 	if err != nil {
@@ -89,7 +89,7 @@ func override(objects []manifest.Object, o submodules.Override) error {
 			return o.Group() == p.Group() && o.Kind == p.Kind && o.Name == p.Name && (p.Namespace == "" || p.Namespace == o.Namespace)
 		})
 		if at < 0 {
-			return fmt.Errorf("line %d: the release has no %s/%s: an override changes the objects that the manifests have", p.Line, p.Kind, p.Name)
+			return fmt.Errorf("line %d: the release has no %s/%s: an override can only change objects in the manifests", p.Line, p.Kind, p.Name)
 		}
 		changed, err := merge(&objects[at], p)
 		if err != nil {
@@ -101,8 +101,8 @@ func override(objects []manifest.Object, o submodules.Override) error {
 	return nil
 }
 
-// merge applies a patch to an object: as a strategic merge patch where Kubernetes itself
-// defines the kind, else as a JSON merge patch, as kubectl does.
+// merge applies a patch to an object as kubectl does: as a strategic merge patch if
+// Kubernetes itself defines the kind, otherwise as a JSON merge patch.
 func merge(o, patch *manifest.Object) (manifest.Object, error) {
 	changed := *o
 	if o.Sealed {
@@ -138,8 +138,8 @@ func merge(o, patch *manifest.Object) (manifest.Object, error) {
 	return changed, sameImages(o, &changed)
 }
 
-// sameImages refuses an object that names an image that it did not name before: the
-// images of a release are those that its artifact brings.
+// sameImages refuses an object that names an image it did not name before: the images
+// of a release come from its artifact.
 func sameImages(before, after *manifest.Object) error {
 	was, err := manifest.Images(before)
 	if err != nil {
@@ -151,7 +151,7 @@ func sameImages(before, after *manifest.Object) error {
 	}
 	for _, use := range now {
 		if !slices.ContainsFunc(was, func(u manifest.ImageUse) bool { return u.Image == use.Image }) {
-			return fmt.Errorf("%s names the image %s, and the images of a release are those that its artifact brings", use.Field, use.Image)
+			return fmt.Errorf("%s names the image %s, but the images of a release must come from its artifact", use.Field, use.Image)
 		}
 	}
 	return nil

@@ -18,8 +18,8 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// Check implements submodules.Checker: it does what rollout does until the first change.
-// A service is a workload.
+// Check implements submodules.Checker: it takes the steps of rollout up to the first
+// change. A service is a workload.
 func (s *session) Check(ctx context.Context) (c submodules.Changes, err error) {
 	s.checking = true
 	r, inv, _, err := s.prepare(ctx, s.req, true)
@@ -51,7 +51,7 @@ func (s *session) Check(ctx context.Context) (c submodules.Changes, err error) {
 	return c, nil
 }
 
-// note adds a workload to the list of what ROLLOUT would do with it.
+// note records what ROLLOUT would do with a workload.
 func (p *planned) note(c *submodules.Changes) {
 	list := &c.Restarts
 	switch {
@@ -63,8 +63,8 @@ func (p *planned) note(c *submodules.Changes) {
 	*list = append(*list, marks.ServiceName(p.id.Kind, p.id.Name))
 }
 
-// check lets the API server check every object that it can check now; nothing
-// changes. Namespaces must exist, unless the release itself or the caller brings them.
+// check has the API server check every object that it can check now; nothing changes.
+// Namespaces must exist, unless the release or the caller creates them.
 func (s *session) check(ctx context.Context, r *release, inv *inventory, namespaces ...string) error {
 	brings := map[string]bool{}
 	for _, ns := range namespaces {
@@ -183,8 +183,7 @@ func (s *session) checkOne(ctx context.Context, r *release, p *planned, inv *inv
 	return nil
 }
 
-// once reports whether objects of a kind run once: a changed one has to be created
-// anew.
+// once reports whether objects of a kind run once: a changed one must be recreated.
 func once(kind string) bool { return kind == "Job" || kind == "Pod" }
 
 func immutable(err error) bool {
@@ -198,17 +197,17 @@ var (
 	typedMismatch = regexp.MustCompile(`: \.?(\S+): (expected [^,:]+)`)
 )
 
-// refused reports that the API server refuses an object from an encrypted manifest.
-// The server's message may have parts of the secret in it.
+// refused returns the error for an object from an encrypted manifest that the API
+// server refuses. The server's message may contain parts of the secret.
 func (p *planned) refused(s metav1.Status) error {
 	what := string(s.Reason)
 	if s.Details != nil && len(s.Details.Causes) > 0 && s.Reason == metav1.StatusReasonInvalid {
 		what += ", " + s.Details.Causes[0].Field
 	}
-	return p.Errorf("the API server refuses it (%s); its words are not shown, because they may have parts of the secret in them", what)
+	return p.Errorf("the API server refuses it (%s); its message is not shown, because it may contain parts of the secret", what)
 }
 
-// overridden says in an error which overrides changed the object.
+// overridden names the overrides that changed the object, for an error.
 func (p *planned) overridden() string {
 	if len(p.Overrides) == 0 {
 		return ""

@@ -15,11 +15,11 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// checkImages refuses a release that would run an image that is not on the node, or
-// that the node would have to pull, unless that is allowed. It notes on each pod
-// which images it runs: Kubernetes sees only names, and would not replace a pod
-// whose image changed under the same name. If a registry serves the nodes, the pods'
-// images get the names that they have there.
+// checkImages refuses a release that would run an image missing on the node, or one
+// that the node would have to pull, unless that is allowed. It records on each pod
+// which images it runs: Kubernetes sees only names, and would not replace a pod whose
+// image changed under the same name. If a registry serves the nodes, the pods' images
+// get their names there.
 func (s *session) checkImages(ctx context.Context, r *release) error {
 	known := map[string]image.Digest{}
 	for _, p := range r.objects {
@@ -36,7 +36,7 @@ func (s *session) checkImages(ctx context.Context, r *release) error {
 				return err
 			}
 			fmt.Fprintf(sum, "%s\n", config)
-			// For CHECK the image need not be there, and then has no name in the registry yet.
+			// For CHECK the image may be missing, and then has no name in the registry yet.
 			if config != "" && s.set.Registry != nil && !s.checking {
 				if refs[u.Image], err = s.registryRef(ctx, r, u.Image, config); err != nil {
 					return err
@@ -57,8 +57,8 @@ func (s *session) checkImages(ctx context.Context, r *release) error {
 	return nil
 }
 
-// registryRef returns the name of the node's image in the registry, and notes that
-// it has to be there.
+// registryRef returns the name of the node's image in the registry, and records that
+// it must be there.
 func (s *session) registryRef(ctx context.Context, r *release, written string, config image.Digest) (string, error) {
 	id := imagestore.Identity{Config: config}
 	if p, ok := r.pins[containerd.Canonical(written)]; ok {
@@ -72,8 +72,8 @@ func (s *session) registryRef(ctx context.Context, r *release, written string, c
 	return store.RegistryRef(ctx, s.set.Registry, r.app, id)
 }
 
-// checkImage checks one use of an image, and returns its config digest; "" for one
-// that may be pulled.
+// checkImage checks one use of an image and returns its config digest; "" if it may
+// be pulled.
 func (s *session) checkImage(ctx context.Context, r *release, p *planned, u manifest.ImageUse, pull bool, known map[string]image.Digest) (image.Digest, error) {
 	refuse := func(mark error, format string, args ...any) error {
 		return submodules.Mark(&manifest.Error{
@@ -85,7 +85,7 @@ func (s *session) checkImage(ctx context.Context, r *release, p *planned, u mani
 		return "", refuse(submodules.ErrContent, "%v", err)
 	}
 	if u.Policy == "Always" && !pull {
-		return "", refuse(submodules.ErrContent, "imagePullPolicy Always makes the node pull it each time: write IfNotPresent or Never (the tag latest needs it written)")
+		return "", refuse(submodules.ErrContent, "imagePullPolicy Always makes the node pull it each time: set IfNotPresent or Never (with the tag latest, set it explicitly)")
 	}
 	config, ok := known[u.Image]
 	if !ok {

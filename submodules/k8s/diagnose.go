@@ -14,15 +14,15 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// problem is an object in trouble, and the pod and container that cause it, where
-// they are known.
+// problem is an object in trouble, with the pod and container that cause it, if
+// known.
 type problem struct {
 	id        cluster.ID
 	text      string
 	object    *unstructured.Unstructured
 	pod       *pod
 	container string
-	previous  bool // the log of the container's run before this one tells
+	previous  bool // the log of the container's previous run has the reason
 }
 
 // failing looks for pods that will never come up.
@@ -111,7 +111,7 @@ func (s *session) unblock(ctx context.Context, v *survey, o *unstructured.Unstru
 		if !p.ownedBy(o.GetUID()) || ready || p.Metadata.DeletionTimestamp != nil || p.Metadata.Labels["controller-revision-hash"] == rev {
 			continue
 		}
-		s.log("delete pod %s: it is not ready, of another revision, and the StatefulSet waits for it", p.Metadata.Name)
+		s.log("delete pod %s: it is not ready, belongs to another revision, and blocks the StatefulSet", p.Metadata.Name)
 		if err := s.c.Remove(ctx, cluster.ID{Kind: "Pod", Namespace: o.GetNamespace(), Name: p.Metadata.Name}, p.Metadata.UID); err != nil {
 			return err
 		}
@@ -159,7 +159,7 @@ const (
 )
 
 // testimony collects the last log lines and events of a broken object's pods. All of
-// them go to the log, the most telling ones into the error.
+// them go to the log, the most useful ones into the error.
 func (s *session) testimony(ctx context.Context, pr *problem) []string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
@@ -192,7 +192,7 @@ func (s *session) testimony(ctx context.Context, pr *problem) []string {
 	return said
 }
 
-// worst picks the pod that explains most, and its container.
+// worst picks the pod and container that explain most.
 func (s *session) worst(ctx context.Context, o *unstructured.Unstructured) (*pod, string) {
 	pods, err := s.survey().of(ctx, o)
 	if err != nil {

@@ -52,10 +52,10 @@ type watchedPod struct {
 type span struct{ from, to time.Time }
 
 const (
-	// maxSpans bounds what is noted.
+	// maxSpans bounds the record.
 	maxSpans = 1000
-	// again is the time until the next attempt after a stream ended: client-go ends each
-	// after a while.
+	// again is the pause before the next attempt after a stream ended: client-go ends
+	// each one after a while.
 	again = 200 * time.Millisecond
 )
 
@@ -139,8 +139,8 @@ func serviceOf(o *unstructured.Unstructured) string {
 	return marks.ServiceName("Pod", o.GetName())
 }
 
-// readiness is whether a pod is ready, and since when, in whole seconds; zero if the API
-// server does not say. A pod that is being deleted gets no requests any more.
+// readiness reports whether a pod is ready, and since when, in whole seconds; zero if
+// the API server does not say. A pod that is being deleted gets no more requests.
 func readiness(o *unstructured.Unstructured) (ready bool, since time.Time) {
 	if deleted := o.GetDeletionTimestamp(); deleted != nil {
 		grace := o.GetDeletionGracePeriodSeconds()
@@ -162,8 +162,8 @@ func readiness(o *unstructured.Unstructured) (ready bool, since time.Time) {
 	return false, time.Time{}
 }
 
-// exact is the time of a change that the API server says in whole seconds, and that was
-// seen at a time.
+// exact returns the time of a change from the API server's whole seconds, at, and the
+// time when it was seen.
 func exact(at, seen time.Time) time.Time {
 	switch end := at.Add(time.Second); {
 	case at.IsZero():
@@ -219,7 +219,7 @@ func (w *downtimeWatch) End(ctx context.Context, failed bool) (list []submodules
 	return list
 }
 
-// gaps are the times between the spans of a service.
+// gaps returns the times between the spans of a service.
 func gaps(name string, all []span, begun time.Time, failed bool) (list []submodules.Downtime) {
 	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
 	if all[0].from.After(begun) {

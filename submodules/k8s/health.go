@@ -10,14 +10,14 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// state is what ALIVE and HEALTHY answer from.
+// state has the facts for the answers of ALIVE and HEALTHY.
 type state struct {
 	alive, healthy bool
-	why            string // the first thing that is not as it should be
+	why            string // the first thing that is wrong
 	workloads      []seen
 }
 
-// seen is a workload, and its pods of the current revision.
+// seen is a workload with its pods of the current revision.
 type seen struct {
 	*waiting // its object is nil if it is gone
 	stopped  bool
@@ -25,7 +25,7 @@ type seen struct {
 	pods     []pod
 }
 
-// inspect looks at everything the application has.
+// inspect looks at all objects of the application.
 func (s *session) inspect(ctx context.Context, app string) (state, error) {
 	inv, err := loadInventory(ctx, s.c, app, s.namespace())
 	if err != nil {
@@ -116,7 +116,7 @@ func allRunning(p *pod) bool {
 	return true
 }
 
-// wantedPods is how many pods a workload should have; 0 for a Job that has ended.
+// wantedPods returns how many pods a workload should have; 0 for a Job that has ended.
 func wantedPods(o *unstructured.Unstructured) int64 {
 	switch o.GetKind() {
 	case "Deployment", "StatefulSet", "ReplicaSet", "ReplicationController":

@@ -14,7 +14,7 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
 )
 
-// images is the node's image store, connected when it is first needed.
+// images returns the node's image store, connected on first use.
 func (s *session) images(ctx context.Context) (*containerd.Store, error) {
 	if s.store != nil {
 		return s.store, nil
@@ -27,8 +27,8 @@ func (s *session) images(ctx context.Context) (*containerd.Store, error) {
 	return store, nil
 }
 
-// wanted returns the reference and the identity of the image that the request's URL
-// means.
+// wanted returns the reference and the identity of the image named by the request's
+// URL.
 func wanted(r submodules.Request) (ref string, want imagestore.Identity, err error) {
 	if ref, _ = submodules.SplitURL(r.URL); ref == "" {
 		return "", want, noURL(r.URL)
@@ -91,8 +91,8 @@ type pinned struct {
 	imagestore.Identity
 }
 
-// pins are the images of the release according to the caller, by the names that
-// Kubernetes gives them.
+// pins returns the images of the release according to the caller, by their names in
+// Kubernetes.
 func pins(r submodules.Request) (map[string]pinned, error) {
 	all := map[string]pinned{}
 	for _, c := range r.Components {
@@ -109,8 +109,8 @@ func pins(r submodules.Request) (map[string]pinned, error) {
 	return all, nil
 }
 
-// pin makes each name mean its recorded image again, and pushes to the registry what
-// it lacks.
+// pin points each name at its recorded image again, and pushes missing images to the
+// registry.
 func (s *session) pin(ctx context.Context, app string, r *release) error {
 	for _, id := range r.pushes {
 		store, err := s.images(ctx)
@@ -218,7 +218,7 @@ func (s *session) unpush(ctx context.Context, store *containerd.Store, remove fu
 		delete(refs, img.Config)
 	}
 	for _, ref := range refs {
-		// An image that stays there does no harm; a later push overwrites it.
+		// An image left there does no harm; a later push overwrites it.
 		if err := registry.RemoveFromRegistry(ctx, ref); err != nil {
 			s.log("warning: %v", err)
 		}

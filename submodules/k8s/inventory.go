@@ -32,8 +32,8 @@ const maxInventory = 16 << 20
 // item is one object in the inventory.
 type item struct {
 	cluster.ID
-	// Adopted: the object existed before us, and nothing says that it is ours. It is
-	// never deleted.
+	// Adopted: the object existed before us and is not marked as ours. It is never
+	// deleted.
 	Adopted bool `json:"adopted,omitempty"`
 	// Retained: the release no longer has the object, but it stayed because it holds
 	// data or asks to be kept.
@@ -41,15 +41,14 @@ type item struct {
 }
 
 // inventory lists what an application has in the cluster. It is a ConfigMap in the
-// application's namespace, so it exists as long as the objects do. Before anything
-// is applied, everything that will be applied is added; after the release is healthy
-// and the rest is pruned, only the release is left in it. So after any interruption
-// it lists at least what is there.
+// application's namespace, so it exists as long as the objects do. All objects are
+// added before any is applied; once the release is healthy and the rest is pruned,
+// the inventory has only the release. So after any interruption it lists at least the
+// existing objects.
 type inventory struct {
 	App   string
 	Items []item
-	// Changes names the changes with which the release was rolled out; see
-	// changes.Changes.
+	// Changes names the changes the release was rolled out with; see changes.Changes.
 	Changes string
 	// Places are the namespaces in which the inventory was found: several if the
 	// application moves.
@@ -219,8 +218,8 @@ func (inv *inventory) find(i cluster.ID) *item {
 	return nil
 }
 
-// add adds items, and replaces those with the same id. They are in the order in
-// which they are applied.
+// add adds items, and replaces those with the same id. Items are in the order of
+// application.
 func (inv *inventory) add(items ...item) {
 	have := make(map[cluster.ID]int, len(inv.Items)+len(items))
 	for n, it := range inv.Items {

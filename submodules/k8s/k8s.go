@@ -1,6 +1,6 @@
-// Package k8s is the sub-module for Kubernetes. It applies the manifests of a
-// release to the cluster of this node, waits until they are healthy, prunes what
-// only the older release had, and goes back. It also loads images into the node's
+// Package k8s is the sub-module for Kubernetes. It applies the manifests of a release
+// to the cluster of this node, waits until they are healthy, prunes objects that only
+// the older release had, and rolls back. It also loads images into the node's
 // containerd. It needs no kubectl and no ctr.
 //
 // It must not know artifacts, Mender or how releases are kept. The content of images
@@ -27,8 +27,8 @@ const Name = "k8s"
 
 // Orchestrator is the sub-module; it implements submodules.Orchestrator.
 type Orchestrator struct {
-	// Sandbox makes LOAD take from this process, for good, what it does not need:
-	// see imagestore.LoadRequest.Confine. The settings can switch it off.
+	// Sandbox makes LOAD permanently give up the rights it does not need: see
+	// imagestore.LoadRequest.Confine. The settings can switch it off.
 	Sandbox bool
 
 	settings func() (Settings, error)
@@ -39,7 +39,7 @@ var _ submodules.Orchestrator = Orchestrator{}
 // New returns the sub-module. Each call reads the settings, and returns their
 // errors.
 func New(settings func() (Settings, error)) Orchestrator {
-	// client-go's own logging is off: errors say what matters.
+	// Switch off client-go's own logging: errors say what matters.
 	klog.SetLogger(klog.Logger{})
 	return Orchestrator{settings: settings}
 }
@@ -59,7 +59,7 @@ func (Orchestrator) Features() []string {
 type session struct {
 	req   submodules.Request
 	set   Settings
-	c     *cluster.Cluster  // nil for a verb that is about images alone
+	c     *cluster.Cluster  // nil for a verb about images only
 	store *containerd.Store // see images
 	log   func(format string, args ...any)
 	watch *downtimeWatch // of a rollout; nil: nothing was changed
@@ -67,9 +67,9 @@ type session struct {
 	checking bool // for CHECK: the components of the release count as loaded
 }
 
-// Open implements submodules.Orchestrator. It reads the settings, and connects to
-// the cluster for the verbs that need it: images are brought in also where no API
-// server answers.
+// Open implements submodules.Orchestrator. It reads the settings, and connects to the
+// cluster for the verbs that need it: images can be loaded while no API server
+// answers.
 func (o Orchestrator) Open(_ context.Context, verb string, r submodules.Request) (submodules.Session, error) {
 	s := &session{req: r, log: r.Logf}
 	if verb == submodules.VerbRestore {
@@ -114,7 +114,7 @@ func (s *session) Close() error {
 	return s.store.Close()
 }
 
-// namespace is the application's.
+// namespace returns the application's namespace.
 func (s *session) namespace() string {
 	if s.set.Namespace != "" {
 		return s.set.Namespace
@@ -128,9 +128,9 @@ func (s *session) pause() time.Duration { return 500 * time.Millisecond }
 // Rollout implements submodules.Session.
 func (s *session) Rollout(ctx context.Context) error { return s.rollout(ctx, s.req, true) }
 
-// Rollback implements submodules.Session. What only the failed release had is what
-// the inventory has and the release in the request's Dir has not; FailedDir is not
-// needed.
+// Rollback implements submodules.Session. The objects only the failed release had are
+// those in the inventory that the release in the request's Dir lacks; FailedDir is
+// not needed.
 func (s *session) Rollback(ctx context.Context) error {
 	err := s.rollout(ctx, s.req, false)
 	if len(s.req.Overrides) == 0 || !errors.Is(err, submodules.ErrContent) || ctx.Err() != nil {
@@ -191,7 +191,7 @@ func (s *session) Purge(ctx context.Context) error {
 	return s.unpush(ctx, store, remove)
 }
 
-// Render implements submodules.Renderer. What is encrypted is not shown.
+// Render implements submodules.Renderer. It does not show encrypted objects.
 func (s *session) Render(ctx context.Context) ([]byte, error) {
 	r, err := s.readRelease(ctx, s.req.App, s.req.Dir, true)
 	if err != nil {
@@ -218,8 +218,8 @@ func (s *session) ExportManifest(ctx context.Context) error {
 	return s.export(ctx, s.req.App, s.req.Dir)
 }
 
-// Reqs implements submodules.Session: no command is needed, but an API server and a
-// containerd that answer are.
+// Reqs implements submodules.Session: it needs no command, but an API server and a
+// containerd that answer.
 func (s *session) Reqs(ctx context.Context) ([]submodules.Requirement, error) {
 	err := s.c.Retry(ctx, func() error {
 		_, err := s.c.Disco.ServerVersion()
@@ -264,7 +264,7 @@ func (s *session) Engine(ctx context.Context) (submodules.Engine, error) {
 	return e, submodules.Mark(err, submodules.ErrRequirement)
 }
 
-// errNoURL is what is said of content that has no reference.
+// errNoURL is the error for content without a reference.
 var errNoURL = errors.New("a component needs a url, such as docker.io/library/web:1")
 
 func noURL(url string) error {

@@ -38,7 +38,7 @@ func (s *session) Logs(ctx context.Context, each func(submodules.LogLine) error)
 	return reader.Print(ctx)
 }
 
-// logSources are the containers whose logs are asked for.
+// logSources returns the containers whose logs are requested.
 func (s *session) logSources(ctx context.Context) (all []servicelog.Source, err error) {
 	st, err := s.inspect(ctx, s.req.App)
 	if err != nil {
@@ -55,7 +55,7 @@ func (s *session) logSources(ctx context.Context) (all []servicelog.Source, err 
 	return all, nil
 }
 
-// logSources are the pod's containers that have been started.
+// logSources returns the pod's containers that have been started.
 func (p *pod) logSources(service string) (all []servicelog.Source) {
 	for _, c := range p.containers() {
 		if c.State.Waiting != nil && c.RestartCount == 0 {
@@ -73,8 +73,8 @@ func (p *pod) logSources(service string) (all []servicelog.Source) {
 	return all
 }
 
-// openLog opens the log of a container; it implements servicelog.Open. The ID is that
-// of logSources.
+// openLog opens the log of a container; it implements servicelog.Open. The ID comes
+// from logSources.
 func (s *session) openLog(ctx context.Context, id string, o servicelog.Options) (io.ReadCloser, error) {
 	namespace, rest, _ := strings.Cut(id, "/")
 	name, container, _ := strings.Cut(rest, "/")

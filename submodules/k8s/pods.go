@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// pod is what we need of a Pod.
+// pod has the fields of a Pod that we need.
 type pod struct {
 	Metadata struct {
 		Name              string            `json:"name"`
@@ -79,7 +79,7 @@ func (p *pod) condition(kind string) (ok bool, reason, message string) {
 	return false, "", ""
 }
 
-// containers are the init containers and then the others.
+// containers returns the init containers, then the others.
 func (p *pod) containers() []containerStatus {
 	return slices.Concat(p.Status.Init, p.Status.Containers)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// prune deletes what is in the inventory and not in the release, in reverse order of
-// applying, and removes it from the inventory.
+// prune deletes the objects that are in the inventory but not in the release, in
+// reverse order of application, and removes them from the inventory.
 func (s *session) prune(ctx context.Context, inv *inventory, r *release) error {
 	want := map[cluster.ID]bool{}
 	for _, i := range r.ids() {
@@ -71,8 +71,8 @@ func (s *session) removeItems(ctx context.Context, inv *inventory, keep func(ite
 	return out, nil
 }
 
-// removeItem deletes one object, unless it stays. The uid is that of the object that
-// is being deleted.
+// removeItem deletes one object, unless it stays. The uid is that of the deleted
+// object.
 func (s *session) removeItem(ctx context.Context, app string, it item, data bool) (left item, stays bool, uid types.UID, err error) {
 	o, err := s.c.Get(ctx, it.ID)
 	if err != nil || o == nil {
@@ -90,7 +90,7 @@ func (s *session) removeItem(ctx context.Context, app string, it item, data bool
 		return it, true, "", nil
 	}
 	if it.Kind == "StatefulSet" && it.Group == "apps" {
-		// Its claims stay, and nothing else would tell whose they are.
+		// Its claims stay, and nothing else records whom they belong to.
 		if _, err := s.claimClaims(ctx, app, o); err != nil {
 			return it, false, "", err
 		}

@@ -17,8 +17,8 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// purge removes everything the application has in the cluster; what holds data only
-// if asked to.
+// purge removes all objects of the application from the cluster; those that hold data
+// only if asked to.
 func (s *session) purge(ctx context.Context, app string, data bool) error {
 	inv, err := loadInventory(ctx, s.c, app, s.namespace())
 	if err != nil {
@@ -154,7 +154,7 @@ func madeBy(set *unstructured.Unstructured, claim string) bool {
 }
 
 // purgeNamespace removes the namespace if mender-app created it for the application
-// and nothing of others is in it.
+// and it holds no objects of others.
 func (s *session) purgeNamespace(ctx context.Context, app, ns string, data bool) error {
 	i := cluster.ID{Kind: "Namespace", Name: ns}
 	o, err := s.c.Get(ctx, i)
@@ -179,9 +179,9 @@ func (s *session) purgeNamespace(ctx context.Context, app, ns string, data bool)
 	return err
 }
 
-// namespaceInUse names what in a namespace would be lost with it: everything except
-// what Kubernetes itself puts into each namespace and what is being deleted with its
-// owner.
+// namespaceInUse names an object that would be lost with the namespace. Objects that
+// Kubernetes itself puts into each namespace, or that are being deleted with their
+// owner, do not count.
 func (s *session) namespaceInUse(ctx context.Context, ns string, data bool) (string, error) {
 	lists, err := s.namespacedResources(ctx)
 	if discovery.IsGroupDiscoveryFailedError(err) {

@@ -22,27 +22,27 @@ import (
 	"github.com/mender-app/mender-app/submodules/secrets"
 )
 
-// planned is one object of a release that is to be applied.
+// planned is an object of a release to apply.
 type planned struct {
 	*manifest.Object
 	id      cluster.ID
-	mapping *meta.RESTMapping // nil as long as its CRD, in this release, is not applied
-	data    []byte            // what is sent
-	live    *live             // nil if it is not there yet
-	replace bool              // it cannot be changed, only made anew: a Job, a Pod
-	images  string            // what its pods' images are; see checkImages
-	same    bool              // it is there exactly as it would be applied
-	// samePods says that the pods of a workload would stay.
+	mapping *meta.RESTMapping // nil until its CRD, which is in this release, is applied
+	data    []byte            // the data to send
+	live    *live             // nil if it does not exist yet
+	replace bool              // it cannot be changed, only recreated: a Job or a Pod
+	images  string            // the images of its pods; see checkImages
+	same    bool              // it already exists exactly as it would be applied
+	// samePods: the workload would keep its pods.
 	samePods bool
 }
 
-// live is what we need of an object in the cluster.
+// live has the facts we need about an object in the cluster.
 type live struct {
 	uid     types.UID
 	content [sha256.Size]byte // see contentOf
 	pods    [sha256.Size]byte // see podsOf
 	owner   string            // the application it belongs to, by label
-	other   bool              // nothing says that mender-app made it
+	other   bool              // it is not marked as made by mender-app
 	shared  bool              // sharedManager owns fields of it
 	ending  bool              // it is being deleted
 	stopped bool
@@ -59,8 +59,8 @@ func liveOf(o *unstructured.Unstructured) *live {
 	}
 }
 
-// contentOf is an object without the server's bookkeeping: if a dry run returns the
-// same, it would change nothing.
+// contentOf returns the hash of an object without the server's bookkeeping: if a dry
+// run gives the same hash, it would change nothing.
 func contentOf(o *unstructured.Unstructured) [sha256.Size]byte {
 	bare := make(map[string]any, len(o.Object))
 	for k, v := range o.Object {
@@ -84,7 +84,8 @@ func contentOf(o *unstructured.Unstructured) [sha256.Size]byte {
 	return sha256.Sum256(data)
 }
 
-// podsOf is what the pods of a workload are made from: if it stays, they do.
+// podsOf returns the hash of the template of a workload's pods: if it stays the same,
+// so do the pods.
 func podsOf(o *unstructured.Unstructured) [sha256.Size]byte {
 	from, ok, _ := unstructured.NestedFieldNoCopy(o.Object, "spec", "template")
 	if !ok {
@@ -104,7 +105,7 @@ type release struct {
 	namespace string
 	objects   []*planned
 	pins      map[string]pinned
-	pushes    map[image.Digest]imagestore.Identity // what the registry has to have
+	pushes    map[image.Digest]imagestore.Identity // images the registry must have
 	crds      map[string]crd                       // "group/kind" → what a CRD of this release defines
 }
 
@@ -129,7 +130,7 @@ func (r *release) redefines(p *planned) bool {
 
 // readRelease reads the manifests in dir and resolves kinds and namespaces. Nothing
 // in the cluster changes. strict is false when going back to a release that was
-// accepted once: the policy may have changed since.
+// accepted earlier: the policy may have changed since.
 func (s *session) readRelease(ctx context.Context, app, dir string, strict bool) (*release, error) {
 	var keys *secrets.Keys
 	objects, err := manifest.Read(dir, func(sealed io.Reader) (text []byte, err error) {
@@ -194,8 +195,8 @@ func (r *release) noteCRD(o *manifest.Object) error {
 	return nil
 }
 
-// resolve finds an object's resource and namespace, and refuses what the policy does
-// not allow.
+// resolve finds an object's resource and namespace, and refuses objects that the
+// policy forbids.
 func (s *session) resolve(ctx context.Context, r *release, o *manifest.Object, strict bool) (*planned, error) {
 	p := &planned{Object: o, id: cluster.ID{Group: o.Group(), Kind: o.Kind, Name: o.Name}}
 	m, err := s.c.Mapping(ctx, o.Group(), o.Kind, o.Version())
@@ -218,7 +219,7 @@ func (s *session) resolve(ctx context.Context, r *release, o *manifest.Object, s
 	switch {
 	case !namespaced:
 		if strict && !s.set.clusterAllowed(o.Kind) && !(o.Kind == "Namespace" && o.Group() == "" && o.Name == r.namespace) {
-			return nil, refuse("an object of the whole cluster: refused unless K8S_ALLOW_CLUSTER_OBJECTS in %s allows the kind %s", ConfigName, o.Kind)
+			return nil, refuse("a cluster-wide object: refused unless K8S_ALLOW_CLUSTER_OBJECTS in %s allows the kind %s", ConfigName, o.Kind)
 		}
 	case o.Namespace == "" || o.Namespace == r.namespace:
 		p.id.Namespace = r.namespace
@@ -251,7 +252,7 @@ func (p *planned) checkMarks() error {
 	return marks.Check(p.Group(), p.Kind, p.Name, o)
 }
 
-// dress puts our label and the namespace on an object.
+// dress adds our label and the namespace to an object.
 func dress(data []byte, namespace, app string) ([]byte, error) {
 	var o, m map[string]json.RawMessage
 	if err := json.Unmarshal(data, &o); err != nil {

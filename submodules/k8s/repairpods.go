@@ -16,9 +16,8 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// Repair implements submodules.Session. Applications that run from files
-// that are damaged are stopped as STOP does; the ROLLOUT that the caller makes of
-// them starts them again.
+// Repair implements submodules.Session. Applications that run from damaged files are
+// stopped as by STOP; the caller's ROLLOUT starts them again.
 func (s *session) Repair(ctx context.Context) ([]string, error) {
 	store, err := s.images(ctx)
 	if err != nil {
@@ -37,7 +36,7 @@ func (s *session) Repair(ctx context.Context) ([]string, error) {
 		if has, err := store.Has(ctx, w.Identity); err != nil {
 			return nil, err
 		} else if !has {
-			continue // a repair that had not begun, and was not to begin
+			continue // a repair that had not begun and should not begin
 		}
 		if err := store.Push(ctx, s.set.Registry, s.req.App, w.Identity); err != nil {
 			return nil, err

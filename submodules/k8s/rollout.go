@@ -108,7 +108,7 @@ func (s *session) prepare(ctx context.Context, req submodules.Request, strict bo
 	return r, inv, shipped, err
 }
 
-// steps runs one step after the other, until one fails.
+// steps runs steps in order until one fails.
 func steps(all ...func() error) error {
 	for _, f := range all {
 		if err := f(); err != nil {
@@ -129,7 +129,7 @@ func (r *release) ids() []cluster.ID {
 	return ids
 }
 
-// items are the release's objects as the inventory lists them.
+// items returns the release's objects as inventory items.
 func (r *release) items(inv *inventory) []item {
 	items := make([]item, len(r.objects))
 	for i, p := range r.objects {
@@ -142,9 +142,9 @@ func (r *release) items(inv *inventory) []item {
 }
 
 // checkNamespace refuses the cluster's own namespaces. It also refuses a namespace
-// that an artifact's metadata names and that holds objects of others, because a
-// release would take these over. A namespace that mender-app created, or that
-// already has the application, is allowed.
+// that an artifact's metadata names if it holds objects of others, because a release
+// would take them over. A namespace that mender-app created, or that already has the
+// application, is allowed.
 func (s *session) checkNamespace(ctx context.Context, inv *inventory) error {
 	ns := s.namespace()
 	if s.set.namespaceAllowed(ns) {
@@ -219,7 +219,7 @@ func (s *session) awaitAccount(ctx context.Context, ns string) error {
 	return nil
 }
 
-// warnNodes warns that images are on this node alone, if the cluster has several.
+// warnNodes warns that images are only on this node, if the cluster has several.
 func (s *session) warnNodes(ctx context.Context) {
 	if s.set.Registry != nil {
 		return
@@ -230,8 +230,8 @@ func (s *session) warnNodes(ctx context.Context) {
 	}
 }
 
-// applyAll applies the release, rank by rank, and waits for what namespaces and
-// custom resource definitions bring.
+// applyAll applies the release, rank by rank, and waits until namespaces and custom
+// resource definitions take effect.
 func (s *session) applyAll(ctx context.Context, r *release, inv *inventory) error {
 	for rest := r.objects; len(rest) > 0; {
 		rank := manifest.Rank(rest[0].Kind)

@@ -59,7 +59,7 @@ func TestEncryptedSecrets(t *testing.T) {
 	require.NoError(t, os.WriteFile(file, []byte(other.String()+"\n"), 0o600))
 	err = m.Rollout(ctx, request(secret, key))
 	require.ErrorIs(t, err, submodules.ErrContent)
-	require.ErrorContains(t, err, "secret.yaml.age: it is encrypted to other keys")
+	require.ErrorContains(t, err, "secret.yaml.age: it is not encrypted to this device's key")
 	require.Nil(t, a.get("/api/v1/namespaces/default/configmaps/plain"), "nothing is changed")
 
 	require.NoError(t, os.WriteFile(file, []byte(key.String()+"\n"), 0o600))

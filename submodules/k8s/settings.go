@@ -14,8 +14,8 @@ import (
 	"github.com/mender-app/mender-app/submodules/secrets"
 )
 
-// Settings are what the device's operator decides, and what the artifact's metadata
-// may say within these limits. The zero value is not complete; see ReadSettings.
+// Settings are the operator's settings, and the choices of the artifact's metadata
+// within these limits. The zero value is not complete; see ReadSettings.
 type Settings struct {
 	Kubeconfig string // "" looks in the usual places
 	Namespace  string // of objects that name none; "" is default
@@ -23,23 +23,23 @@ type Settings struct {
 	// another Namespace than the operator's configuration.
 	Asked       bool
 	Containerd  string // the socket; "" looks in the usual places
-	Snapshotter string // "" takes the one the node's containers have
-	// Registry is where other nodes get the images from; with nil the images are in
-	// this node's containerd alone.
+	Snapshotter string // "" takes that of the node's containers
+	// Registry is where other nodes get the images; with nil the images are only in this
+	// node's containerd.
 	Registry     *containerd.Registry
 	Cluster      string // cluster-wide objects: "no", "yes", or the kinds allowed
-	Xdelta3      string // the xdelta3 command, for what our decoder of the shell reference's deltas cannot read; "" is never to run it
-	Sandbox      bool   // LOAD gives up the rights that it does not need
+	Xdelta3      string // the xdelta3 command, for deltas of the shell reference that our decoder cannot read; "" never runs it
+	Sandbox      bool   // LOAD gives up the rights it does not need
 	Namespaces   string // beside Namespace that manifests and metadata may name: words, or *
 	Pull         string // images the node may pull: "no", "yes", or registries and repositories
 	Secrets      secrets.Settings
 	TempDir      string
 	Deadline     time.Duration // how long a release may take to become healthy
-	Connect      time.Duration // how long an API server that does not answer is waited for
+	Connect      time.Duration // how long to wait for an API server that does not answer
 	Stable       time.Duration // how long a container without a readiness probe must have run
 	Restarts     int64         // of a container in a new pod before it counts as failed
-	TerminateFor time.Duration // how long objects being deleted are waited for
-	Unknown      []string      // lines about settings of the file that mean nothing
+	TerminateFor time.Duration // how long to wait for objects being deleted
+	Unknown      []string      // warnings about unknown settings in the file
 }
 
 // ConfigName is the file of the settings, below the configuration directory.

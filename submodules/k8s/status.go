@@ -89,7 +89,7 @@ func (s *session) podStatus(ctx context.Context, w seen, p *pod) submodules.Serv
 	return out
 }
 
-// addEnd adds how a pod's container ended the last time, and what it said last before.
+// addEnd adds how a pod's container last ended, and its last output before that.
 func (s *session) addEnd(ctx context.Context, out *submodules.Service, p *pod, c containerStatus) {
 	t, previous := c.State.Terminated, false
 	if t == nil {

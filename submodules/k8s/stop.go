@@ -21,7 +21,7 @@ import (
 // replicas.
 const nowhere = "mender-app.io/stopped"
 
-// stopPatch returns what stops an object, nil if there is nothing to stop.
+// stopPatch returns the patch that stops an object, nil if there is nothing to stop.
 func stopPatch(o *unstructured.Unstructured) map[string]any {
 	if _, ok := o.GetAnnotations()[marks.Stopped]; ok {
 		return nil
@@ -55,8 +55,8 @@ func stopPatch(o *unstructured.Unstructured) map[string]any {
 	}
 }
 
-// startPatch returns what undoes stopPatch, nil if the object is not stopped. What
-// the manifest itself says about it (sent, may be nil) stays as applied.
+// startPatch returns the patch that undoes stopPatch, nil if the object is not
+// stopped. Fields that the manifest itself sets (sent, may be nil) stay as applied.
 func startPatch(o *unstructured.Unstructured, sent []byte) map[string]any {
 	was, ok := o.GetAnnotations()[marks.Stopped]
 	if !ok {
@@ -127,7 +127,7 @@ func (s *session) stop(ctx context.Context, app string) error {
 			continue
 		}
 		if it.Kind == "Pod" && it.Group == "" {
-			// It cannot be scaled; START makes it again of the manifest.
+			// It cannot be scaled; START makes it again from the manifest.
 			if err := s.c.Remove(ctx, it.ID, o.GetUID()); err != nil {
 				return err
 			}
@@ -207,7 +207,7 @@ func (s *session) awaitNoPods(ctx context.Context, inv *inventory) error {
 	}
 }
 
-// running names a pod of the workloads that is as match wants it.
+// running names a pod of the workloads that match accepts.
 func (s *session) running(ctx context.Context, ids []cluster.ID, match func(*pod) bool) (string, error) {
 	v := s.survey()
 	for _, i := range ids {
@@ -252,7 +252,7 @@ func (s *session) running(ctx context.Context, ids []cluster.ID, match func(*pod
 }
 
 // start undoes stop, and returns when the application is healthy. It rolls out the release
-// again if that was rolled out with other changes than those that are asked for now.
+// again if it was rolled out with changes other than the requested ones.
 func (s *session) start(ctx context.Context, app, dir string) error {
 	inv, err := loadInventory(ctx, s.c, app, s.namespace())
 	if err != nil {
@@ -303,7 +303,7 @@ func (s *session) start(ctx context.Context, app, dir string) error {
 	return s.waitHealthy(ctx, ids)
 }
 
-// startPods makes the bare Pods again that STOP deleted.
+// startPods recreates the bare Pods that STOP deleted.
 func (s *session) startPods(ctx context.Context, app, dir string, inv *inventory) error {
 	r, err := s.readRelease(ctx, app, dir, false)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
-// waiting is one object that is waited for.
+// waiting is an object to wait for.
 type waiting struct {
 	id      cluster.ID
 	ready   bool
@@ -43,7 +43,7 @@ func (s *session) waitHealthy(ctx context.Context, ids []cluster.ID) error {
 			return err
 		}
 		if len(pending) == 0 {
-			// One may have fallen back while the others came up.
+			// One may have become unready while the others came up.
 			for _, w := range all {
 				w.ready = false
 			}
@@ -89,7 +89,7 @@ func more(n int) string {
 	return fmt.Sprintf(" and %d more", n)
 }
 
-// poll looks at what is not ready yet, and returns what still is not.
+// poll looks at the objects that were not ready, and returns those that still are not.
 func (s *session) poll(ctx context.Context, all []*waiting) ([]*waiting, error) {
 	err := cluster.Each(ctx, len(all), func(ctx context.Context, i int) error {
 		w := all[i]
@@ -132,10 +132,9 @@ func (s *session) poll(ctx context.Context, all []*waiting) ([]*waiting, error) 
 	return pending, err
 }
 
-// staleFailure reports whether a Deployment's exceeded deadline is that of the
-// revision before: the condition stays until the controller has made progress
-// with this one. It is taken for that as long as it is the one the first look
-// found, and not for ever.
+// staleFailure reports whether a Deployment's exceeded deadline belongs to the
+// previous revision: the condition stays until the controller has made progress with
+// this one. It counts as stale while it is the one found at first, but not forever.
 func (w *waiting) staleFailure(o *unstructured.Unstructured) bool {
 	first := w.since.IsZero()
 	if first {
@@ -160,8 +159,8 @@ func (w *waiting) staleFailure(o *unstructured.Unstructured) bool {
 }
 
 // unfinished reports whether an object is a Job whose end a release waits for.
-// To kstatus a Job is well as soon as it runs; but a release whose migration
-// fails is not well.
+// kstatus takes a Job as ready as soon as it runs, but a release whose migration
+// fails is not healthy.
 func unfinished(o *unstructured.Unstructured) bool {
 	if o.GetKind() != "Job" || o.GetAnnotations()[marks.Wait] == "false" || jobEnded(o) {
 		return false
@@ -170,8 +169,7 @@ func unfinished(o *unstructured.Unstructured) bool {
 	return !suspended
 }
 
-// status is kstatus, but for a claim that waits for its first consumer by
-// design.
+// status is kstatus, except for a claim that by design waits for its first consumer.
 func (s *session) status(ctx context.Context, o *unstructured.Unstructured) (status.Status, string, error) {
 	res, err := status.Compute(o)
 	if err != nil {
@@ -192,7 +190,7 @@ func (s *session) status(ctx context.Context, o *unstructured.Unstructured) (sta
 	return res.Status, res.Message, nil
 }
 
-// late is the error of a deadline.
+// late returns the error of an exceeded deadline.
 func (s *session) late(ctx context.Context, pending []*waiting) error {
 	if len(pending) == 0 {
 		return submodules.Mark(errors.New("not stable within "+s.set.Deadline.String()), submodules.ErrUnhealthy)
@@ -201,7 +199,7 @@ func (s *session) late(ctx context.Context, pending []*waiting) error {
 	return s.unhealthy(ctx, w.id, fmt.Sprintf("not ready within %s: %s%s", s.set.Deadline, w.message, more(len(pending)-1)), &problem{id: w.id, object: w.object})
 }
 
-// unhealthy makes the error of an object, with what its pods say.
+// unhealthy makes the error of an object, with the output of its pods.
 func (s *session) unhealthy(ctx context.Context, i cluster.ID, text string, p *problem) error {
 	if p != nil {
 		if said := s.testimony(ctx, p); len(said) > 0 {

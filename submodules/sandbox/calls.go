@@ -20,8 +20,7 @@ const (
 		nanosleep prctl restart_syscall rseq rt_sigaction rt_sigpending rt_sigprocmask rt_sigreturn rt_sigsuspend rt_sigtimedwait
 		rt_sigtimedwait_time64 sched_getaffinity sched_yield set_robust_list set_tid_address set_tls setitimer sigaltstack sigreturn
 		sysinfo time timer_create timer_delete timer_settime timer_settime64 ugetrlimit uname`
-	// Files; Landlock restricts the paths. fstatat is what the library calls newfstatat of
-	// arm64.
+	// Files; Landlock restricts the paths. The library calls arm64's newfstatat fstatat.
 	fileCalls = `
 		_llseek access chdir close close_range copy_file_range dup dup2 dup3 faccessat faccessat2 fadvise64 fadvise64_64 arm_fadvise64_64
 		fallocate fchdir fchmod fchmodat fcntl fcntl64 fdatasync flock fstat fstat64 fstatat fstatat64 fstatfs fstatfs64 fsync ftruncate ftruncate64
@@ -62,8 +61,8 @@ func restrictCalls(r Rights) (bool, error) {
 		})
 	}
 	if !r.Run {
-		when("clone", 0, seccomp.BitsSet, unix.CLONE_THREAD)  // a thread, no process
-		when("kill", 1, seccomp.Equal, 0)                     // whether a process is there
+		when("clone", 0, seccomp.BitsSet, unix.CLONE_THREAD)  // only threads, no processes
+		when("kill", 1, seccomp.Equal, 0)                     // whether a process exists
 		when("tgkill", 0, seccomp.Equal, uint64(os.Getpid())) // the runtime interrupts its threads
 		when("prlimit64", 2, seccomp.Equal, 0)                // to read a limit
 	}

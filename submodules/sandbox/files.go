@@ -13,15 +13,15 @@ var rules = landlock.V8
 
 const newest = 8
 
-// namesConfig are the files that are read to resolve a host's name and to check its
+// namesConfig are the files needed to resolve a host's name and check its
 // certificate.
 var namesConfig = []string{
 	"/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/ssl", "/etc/pki",
 	"/etc/ca-certificates", "/usr/share/ca-certificates", "/usr/local/share/ca-certificates",
 }
 
-// restrictFiles applies Landlock to all threads. It returns the version that
-// holds, 0 where the kernel has none.
+// restrictFiles applies Landlock to all threads. It returns the version in force, 0
+// if the kernel has none.
 func restrictFiles(r Rights) (abi int, err error) {
 	if abi = landlockVersion(); abi == 0 {
 		return 0, nil

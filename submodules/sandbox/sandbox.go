@@ -1,10 +1,10 @@
-// Package sandbox removes rights of the calling process that it does not need while
-// it reads bytes that are not verified yet.
+// Package sandbox removes rights that the calling process does not need while it
+// reads unverified bytes.
 //
-// It uses what the kernel has: Landlock (file system and TCP; Linux 5.13 or
-// later), a seccomp filter (system calls; Linux 3.17 or later), no_new_privs and
-// resource limits. What the kernel lacks is left out. The restrictions cannot be
-// undone: they hold for every thread of the process until the process ends.
+// It uses the kernel's features: Landlock (file system and TCP; Linux 5.13 or later),
+// a seccomp filter (system calls; Linux 3.17 or later), no_new_privs and resource
+// limits. Missing ones are left out. The restrictions cannot be undone: they hold for
+// every thread of the process until the process ends.
 package sandbox
 
 import (
@@ -20,8 +20,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rights are what a process keeps. The zero value keeps the files that are open
-// already, memory, threads and Unix sockets.
+// Rights are the rights a process keeps. The zero value keeps open files, memory,
+// threads and Unix sockets.
 type Rights struct {
 	// Read are files and directories, with everything below them, that may be read.
 	// Paths that do not exist are left out.
@@ -37,18 +37,18 @@ type Rights struct {
 	Run bool
 }
 
-// State says which restrictions hold for a process.
+// State says which restrictions are in force for a process.
 type State struct {
-	// Landlock is the version of the kernel's Landlock interface (ABI) that holds;
-	// 0 is none.
+	// Landlock is the version of the kernel's Landlock interface (ABI) in force; 0 is
+	// none.
 	Landlock int `json:"landlock_abi"`
-	// Seccomp is true where the list of system calls holds.
+	// Seccomp is true if the list of system calls is in force.
 	Seccomp bool `json:"seccomp"`
-	// NoNewPrivs is true where no program that the process runs can gain rights.
+	// NoNewPrivs is true if no program that the process runs can gain rights.
 	NoNewPrivs bool `json:"no_new_privs"`
 }
 
-// Kernel is what the running kernel offers.
+// Kernel returns the restrictions that the running kernel offers.
 func Kernel() State {
 	s := State{Landlock: landlockVersion(), Seccomp: seccomp.Supported()}
 	v, err := unix.PrctlRetInt(unix.PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0)
@@ -57,8 +57,8 @@ func Kernel() State {
 }
 
 // Enter restricts the calling process to the rights. A feature that the kernel lacks
-// is no error; the state shows it. After an error, some of the restrictions may hold
-// and others not.
+// is not an error; the state shows it. After an error, only some of the restrictions
+// may be in force.
 func Enter(r Rights) (State, error) {
 	var s State
 	err := noNewPrivs()
@@ -91,8 +91,8 @@ type Limits struct {
 	Processor uint64 // time of all processors together, in seconds
 }
 
-// Set sets the limits of the calling process, and disables core files. It keeps a
-// limit that is already lower.
+// Set sets the limits of the calling process, and disables core files. It keeps lower
+// existing limits.
 func (l Limits) Set() error {
 	err := lower(unix.RLIMIT_CORE, 0)
 	for resource, max := range map[int]uint64{unix.RLIMIT_DATA: l.Memory, unix.RLIMIT_FSIZE: l.File, unix.RLIMIT_CPU: l.Processor} {

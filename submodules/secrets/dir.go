@@ -61,7 +61,7 @@ func (d *Dir) Record(name string, f File, sealed []byte) error {
 	}
 	at := filepath.Join(d.records, name+recordSuffix)
 	if _, err := os.Lstat(at); err == nil {
-		return nil // the name says that it has the same content
+		return nil // the same name means the same content
 	}
 	b, err := json.Marshal(record{f.UID, f.GID, uint32(f.Mode), sealed})
 	if err != nil {
@@ -97,7 +97,7 @@ func (d *Dir) Ready() error {
 		if !info.IsDir() || int(info.Sys().(*syscall.Stat_t).Uid) != os.Geteuid() {
 			return fmt.Errorf("%s is not a directory of root: remove it", dir)
 		}
-		if info.Mode().Perm() != 0o700 { // an engine creates missing directories with other modes
+		if info.Mode().Perm() != 0o700 { // an engine creates missing directories with a different mode
 			if err := os.Chmod(dir, 0o700); err != nil {
 				return err
 			}
@@ -175,7 +175,7 @@ func (d *Dir) recorded() ([]string, error) {
 	return names, err
 }
 
-// Restore makes all recorded files again. After an error it continues with the next
+// Restore recreates all recorded files. After an error it continues with the next
 // file, and returns all errors.
 func (d *Dir) Restore(k *Keys) error {
 	names, err := d.recorded()
@@ -255,7 +255,7 @@ func (d *Dir) Remove() error {
 }
 
 func (d *Dir) removeRecords() error {
-	if _, err := os.Lstat(d.records); errors.Is(err, fs.ErrNotExist) { // also where there are none at all: ""
+	if _, err := os.Lstat(d.records); errors.Is(err, fs.ErrNotExist) { // also covers "": no records at all
 		return nil
 	}
 	return durable.RemoveAll(d.records)

@@ -18,7 +18,7 @@ import (
 	"filippo.io/age"
 )
 
-// Limits for the file or the output that has the device's keys.
+// Limits on the file or output with the device's keys.
 const (
 	maxKeysFile = 64 << 10 // bytes
 	maxKeys     = 16
@@ -30,7 +30,7 @@ type Keys struct {
 	identities []age.Identity
 	recipients []string // the public keys of identities, in the same order
 	naming     []byte   // HMAC key for the names of decrypted files
-	from       string   // the file or setting that they were read from, for messages
+	from       string   // the file or setting they were read from, for messages
 }
 
 // Keys reads the device's keys from the file or the command of the settings.
@@ -91,7 +91,7 @@ func (s Settings) readFile() ([]byte, error) {
 	}
 	owner := info.Sys().(*syscall.Stat_t).Uid
 	if info.Mode().Perm()&0o077 != 0 || owner != 0 && int(owner) != os.Geteuid() {
-		return nil, fmt.Errorf("others than root can read or change %s, which holds the device's key: chown root %[1]s; chmod 600 %[1]s", s.Identity)
+		return nil, fmt.Errorf("users other than root can read or change %s, which holds the device's key: chown root %[1]s; chmod 600 %[1]s", s.Identity)
 	}
 	text, err := readAll(f, maxKeysFile)
 	if err != nil {
@@ -148,12 +148,12 @@ func (s Settings) Check(ctx context.Context, recipients []string) error {
 }
 
 // Check returns an error unless one of the device's keys is among the recipients. No
-// recipients mean that they are unknown, which is no error.
+// recipients means that they are unknown, which is not an error.
 func (k *Keys) Check(recipients []string) error {
 	if len(recipients) == 0 || slices.ContainsFunc(k.recipients, func(r string) bool { return slices.Contains(recipients, r) }) {
 		return nil
 	}
-	return fmt.Errorf("the secrets are encrypted to other keys than this device's, which is %s (%s): build the artifact with app-gen --encrypt-secrets-to %[1]s as well", k.recipients[0], k.from)
+	return fmt.Errorf("the secrets are not encrypted to this device's key, which is %s (%s): build the artifact with app-gen --encrypt-secrets-to %[1]s as well", k.recipients[0], k.from)
 }
 
 // Name returns the name of a decrypted file: an HMAC of its content, owner and mode

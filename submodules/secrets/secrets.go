@@ -76,7 +76,7 @@ func (k *Keys) Decrypt(r io.Reader, limit int64) ([]byte, error) {
 	var none *age.NoIdentityMatchError
 	plain, err := age.Decrypt(bytes.NewReader(sealed), k.identities...)
 	if errors.As(err, &none) {
-		return nil, fmt.Errorf("it is encrypted to other keys than this device's (%s): encrypt it to this one as well, with app-gen --encrypt-secrets-to", k.from)
+		return nil, fmt.Errorf("it is not encrypted to this device's key (%s): encrypt it to this key as well, with app-gen --encrypt-secrets-to", k.from)
 	}
 	if err != nil {
 		return nil, errors.New("the file is damaged: its header cannot be read")

@@ -99,7 +99,7 @@ func TestDecryptRefuses(t *testing.T) {
 		sealed []byte
 		says   string
 	}{
-		"another key": {seal(t, "hunter2-and-more", other.recipient), "encrypted to other keys than this device's (" + d.Identity},
+		"another key": {seal(t, "hunter2-and-more", other.recipient), "not encrypted to this device's key (" + d.Identity},
 		"cut off":     {good[:len(good)-5], "cut off or changed"},
 		"cut header":  {good[:40], "is damaged"},
 		"cut armor":   {armored(t, good)[:60], "armor is not complete"},

@@ -18,23 +18,23 @@ type Source struct {
 // each.
 type Reader struct {
 	Open Open
-	Tail int // how many lines of each instance, the newest; 0 for none
-	// List returns the instances. It is asked again while they are followed.
+	Tail int // how many of the newest lines of each instance; 0 for none
+	// List returns the instances. It is called again while they are followed.
 	List func(ctx context.Context) ([]Source, error)
 	// Each takes the lines, one at a time. Its error ends the reading.
 	Each func(s Source, l Line) error
-	// Failed is told of a log that cannot be read. The others are read.
+	// Failed is called for a log that cannot be read. The others are still read.
 	Failed func(s Source, err error)
 
 	mu      sync.Mutex
 	last    map[string]time.Time // of each instance, the last line's time
-	changed map[string]bool      // instances that may have lines that were not read
+	changed map[string]bool      // instances that may have unread lines
 }
 
-// followPause is the time between two questions for new instances.
+// followPause is the time between two calls of List for new instances.
 const followPause = time.Second
 
-// Print passes on the newest lines of all instances, in the order of time.
+// Print passes on the newest lines of all instances, ordered by time.
 func (r *Reader) Print(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -96,8 +96,8 @@ func (r *Reader) next(h *head) {
 	}
 }
 
-// Follow does what Print does, and then passes on lines as they are written, of
-// instances that appear later too, until ctx ends.
+// Follow does what Print does, then passes on lines as they are written, including
+// those of later instances, until ctx ends.
 func (r *Reader) Follow(ctx context.Context) error {
 	if err := r.Print(ctx); err != nil {
 		return err
@@ -143,8 +143,8 @@ func (r *Reader) Follow(ctx context.Context) error {
 	}
 }
 
-// follow passes on what an instance writes after the last line of it, until it ends.
-// An instance that is gone is no error, and neither is one whose log cannot be read.
+// follow passes on the lines an instance writes after its last known line, until it
+// ends. Neither a vanished instance nor an unreadable log is an error.
 func (r *Reader) follow(ctx context.Context, s Source) error {
 	o := Options{Follow: true}
 	r.mu.Lock()

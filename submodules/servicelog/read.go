@@ -1,6 +1,6 @@
-// Package servicelog reads the logs of instances of services, such as containers: of
-// one, or of several merged by time and followed. It must not know applications, and
-// engines only by the format of their logs.
+// Package servicelog reads the logs of instances of services, such as containers: a
+// single log, or several merged by time and followed. It must not know applications,
+// and it knows engines only by the format of their logs.
 package servicelog
 
 import (
@@ -22,18 +22,18 @@ type Line struct {
 	Text   string // any bytes, MaxLine at most
 }
 
-// MaxLine bounds a line, in bytes; the rest of a longer one is left out.
+// MaxLine bounds a line, in bytes; longer lines are cut.
 const MaxLine = 16 << 10
 
-// Options are the lines of a log that are asked for.
+// Options say which lines of a log to read.
 type Options struct {
-	Tail   int       // how many of those that are there, the newest; with Follow all of them
-	Since  time.Time // none that is older; the zero time is no bound
-	Follow bool      // also those that are written from now on
+	Tail   int       // how many of the newest existing lines; with Follow all of them
+	Since  time.Time // skip older lines; the zero time is no bound
+	Follow bool      // also read lines as they are written
 }
 
-// Open opens the log of an instance. Each line begins with its time, as RFC 3339 has
-// it, and a space. A log may be the stream of Docker's API or plain lines (Split).
+// Open opens the log of an instance. Each line begins with its time, in RFC 3339
+// form, and a space. A log may be the stream of Docker's API or plain lines (Split).
 type Open func(ctx context.Context, id string, o Options) (io.ReadCloser, error)
 
 // Read calls each for the lines of an instance's log. With Follow it returns when the
@@ -44,9 +44,9 @@ func Read(ctx context.Context, open Open, id string, o Options, each func(Line))
 		return err
 	}
 	defer r.Close()
-	defer context.AfterFunc(ctx, func() { _ = r.Close() })() // an engine that hangs does not hold it
+	defer context.AfterFunc(ctx, func() { _ = r.Close() })() // do not wait for an engine that hangs
 	return Split(r, func(l Line) {
-		// An engine may know seconds only.
+		// An engine may know only whole seconds.
 		if l.At.IsZero() || !l.At.Before(o.Since) {
 			each(l)
 		}
@@ -100,7 +100,7 @@ func Split(r io.Reader, each func(Line)) error {
 	}
 }
 
-// atEnd is nil for the end of a log, which may be in the middle of a line.
+// atEnd returns nil for the end of a log, which may be in the middle of a line.
 func atEnd(err error) error {
 	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil
@@ -108,9 +108,9 @@ func atEnd(err error) error {
 	return err
 }
 
-// buffer is a line of which a part has been read.
+// buffer is a partly read line.
 type buffer struct {
-	at    time.Time // of a line without a time, that of the line before
+	at    time.Time // for a line without a time, that of the previous line
 	begun bool
 	text  []byte
 }

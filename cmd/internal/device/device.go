@@ -1,6 +1,6 @@
-// Package device has what the two programs app and mender-app share: the
-// configuration, the engine that it configures, log lines, and exit codes. It must
-// not know the arguments of either program.
+// Package device has the code that the programs app and mender-app share: the
+// configuration, the engine it configures, log lines, and exit codes. It must not
+// know the arguments of either program.
 package device
 
 import (
@@ -68,8 +68,8 @@ type SystemFiles struct {
 	ArtifactInfo string // artifact_info_file
 }
 
-// HookSettings say which hooks are run, what the device changes in applications, and
-// whether these may refuse updates.
+// HookSettings say which hooks run, what the device changes in applications, and
+// whether applications may refuse updates.
 type HookSettings struct {
 	Allow     bool   // allow_hooks: of applications
 	Dir       string // hooks_dir: of the device
@@ -78,7 +78,7 @@ type HookSettings struct {
 	AppLocks  string // app_locks_dir; "" with allow_app_locks = false
 }
 
-// StagingSettings bound what is staged, in MiB.
+// StagingSettings bound the staged artifacts, in MiB.
 type StagingSettings struct {
 	Most int64 // staging_mib: all staged artifacts together
 	Free int64 // staging_free_mib: stays free on the store's file system
@@ -180,7 +180,7 @@ func Load() (*Config, error) {
 		return nil, err
 	}
 	c.Warnings = f.Unknown()
-	if broken != nil { // it is another program's file: no reason to refuse updates
+	if broken != nil { // another program's file is no reason to refuse updates
 		c.Warnings = append(c.Warnings, broken.Error())
 	}
 	return c, nil
@@ -209,7 +209,7 @@ func dockerRoot(root string) string {
 		}
 	}
 	dir := filepath.Join(root, "var/lib/docker")
-	// The engine makes it when it starts.
+	// The engine makes this directory when it starts.
 	if st, err := os.Stat(filepath.Join(dir, "containers")); err == nil && st.IsDir() {
 		return dir
 	}
@@ -280,9 +280,9 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 	}
 }
 
-// asked says who asks for a deployment, where the Mender client does not.
+// asked says who asks for a deployment other than the Mender client.
 func asked(getenv func(string) string) store.Asked {
-	if getenv("INVOCATION_ID") != "" { // systemd gives it to what a unit starts
+	if getenv("INVOCATION_ID") != "" { // systemd sets it for processes of a unit
 		return store.Asked{How: store.AskedByUnit}
 	}
 	return store.Asked{How: store.AskedByHand, User: cmp.Or(getenv("SUDO_USER"), getenv("LOGNAME"), getenv("USER"))}
@@ -323,8 +323,8 @@ func (c *Config) submodule(name string, log *slog.Logger) (submodules.Client, er
 	return m.Client(), nil
 }
 
-// withoutLastError passes lines on, except a last line that is an error: the
-// call returns that one as its error.
+// withoutLastError passes lines on, except for an error on the last line, which the
+// call returns as its error.
 func withoutLastError(log func(string)) func(string) {
 	held := ""
 	return func(line string) {

@@ -18,8 +18,8 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// The exit codes of app and mender-app. Codes that sub-modules have too are the
-// same numbers.
+// The exit codes of app and mender-app. Codes shared with sub-modules have the same
+// numbers.
 const (
 	ExitDone        = 0
 	ExitFailed      = 1
@@ -34,7 +34,7 @@ const (
 	ExitAborted     = 10
 	ExitBusy        = 75
 	ExitStopped     = submodules.CodeDeadline
-	ExitInterrupted = 130 // as shells have it for SIGINT; of mender-app only
+	ExitInterrupted = 130 // as in shells for SIGINT; only in mender-app
 )
 
 // ExitHelp lists the exit codes for --help and the manual.

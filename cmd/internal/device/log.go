@@ -12,7 +12,7 @@ import (
 )
 
 // NewLog returns a logger that writes each record to w as one line, in one
-// write: the Mender client 3.4.0 makes an entry of each write.
+// write: the Mender client 3.4.0 makes each write an entry.
 func NewLog(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(&lines{w: w, mu: &sync.Mutex{}, level: level})
 }
@@ -79,9 +79,9 @@ func word(s string) string {
 	return s
 }
 
-// OneLine makes a text one line: line breaks become " | ", and what a terminal could
-// take for a command is quoted: control characters, those of one byte above 127 (C1)
-// too, and characters that turn the direction of the text.
+// OneLine makes a text one line: line breaks become " | ". It quotes characters that
+// a terminal could take as commands: control characters, including those of one byte
+// above 127 (C1), and characters that change the text's direction.
 func OneLine(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return s // mostly

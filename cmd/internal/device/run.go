@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// stopWithin is how long a call may take to exit after TERM. The journal is
-// correct at every instant; the next call settles what was not finished.
+// stopWithin is how long a call may take to exit after TERM. The journal is correct
+// at every instant; the next call settles unfinished work.
 const stopWithin = 4 * time.Second
 
 // Mode says how a program ends.
@@ -85,7 +85,7 @@ func Run(mode Mode, work func(ctx context.Context) error) error {
 		return err
 	case <-late:
 	case <-again:
-		return fmt.Errorf("%w twice; mender-app resume ends what is open", cause)
+		return fmt.Errorf("%w twice; mender-app resume ends an open update", cause)
 	}
 	return cause
 }
@@ -97,7 +97,7 @@ const orphanPoll = 250 * time.Millisecond
 // ErrInterrupted: a person pressed Ctrl-C.
 var ErrInterrupted = errors.New("interrupted")
 
-// stopped is why the work's context has ended.
+// stopped says why the work's context has ended.
 type stopped struct {
 	how string
 	key bool // by Ctrl-C

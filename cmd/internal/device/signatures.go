@@ -32,7 +32,7 @@ const (
 // signatureArrays are the settings that may be arrays.
 var signatureArrays = []string{"artifact_verify_keys", "keys", "keys.applications"}
 
-// Key is a file with a public key, and what it may sign.
+// Key is a public key file and the applications it may sign for.
 type Key struct {
 	File string
 	// Applications are the patterns of names that the key is bound to; "*"
@@ -41,7 +41,7 @@ type Key struct {
 	Applications []string
 }
 
-// Signatures says what must be signed and by whom. It applies to an artifact that
+// Signatures say what must be signed and by whom. It applies to an artifact that
 // `mender-app install` installs, and to the statement of every artifact that the
 // update module installs.
 type Signatures struct {
@@ -50,9 +50,9 @@ type Signatures struct {
 	RequireStatement bool // require_statement
 	// Bound: there is a table [[keys]], even if it is broken.
 	Bound bool
-	// Err is what is wrong with these settings. If it is set, an installation
-	// that checks signatures must stop. So must the update module if it needs the
-	// keys: with RequireStatement or Bound.
+	// Err is an error in these settings. If it is set, an installation that checks
+	// signatures must stop. So must the update module if it needs the keys: with
+	// RequireStatement or Bound.
 	Err error
 }
 
@@ -178,14 +178,14 @@ func menderKeys(name string) (files []string, err error) {
 	return files, nil
 }
 
-// Trusted is a key that was read.
+// Trusted is a key that has been read.
 type Trusted struct {
 	Key
 	Public crypto.PublicKey
 }
 
-// ReadKeys reads the files of keys. A key that cannot be read is an error: what
-// it protects would be unprotected.
+// ReadKeys reads the files of keys. A key that cannot be read is an error: the
+// applications it protects would be unprotected.
 func ReadKeys(keys []Key) (list []Trusted, err error) {
 	for _, k := range keys {
 		data, err := os.ReadFile(k.File)
@@ -248,9 +248,9 @@ func (s Signatures) Trust(artifactSigner string) func(application string, st *st
 		case err != nil && demanded:
 			return fmt.Errorf("%w: %w", ErrUsage, err)
 		case st == nil && s.RequireStatement:
-			return fmt.Errorf("%w: the artifact has no signed statement, and require_statement is set: make it with app-gen --key", client.ErrRefused)
+			return fmt.Errorf("%w: the artifact has no signed statement, but require_statement is set: make it with app-gen --key", client.ErrRefused)
 		case st == nil && s.Bound && artifactSigner == "":
-			return fmt.Errorf("%w: the artifact has no signed statement, and keys are bound to applications ([[keys]]): make it with app-gen --key", client.ErrRefused)
+			return fmt.Errorf("%w: the artifact has no signed statement, but keys are bound to applications ([[keys]]): make it with app-gen --key", client.ErrRefused)
 		case st == nil:
 			return nil
 		case artifactSigner != "":
@@ -260,7 +260,7 @@ func (s Signatures) Trust(artifactSigner string) func(application string, st *st
 		}
 		if len(keys) == 0 {
 			if s.RequireStatement {
-				return fmt.Errorf("%w: require_statement is set, and there is no public key to verify the statement with: set artifact_verify_key", ErrUsage)
+				return fmt.Errorf("%w: require_statement is set, but there is no public key to verify the statement: set artifact_verify_key", ErrUsage)
 			}
 			return nil
 		}

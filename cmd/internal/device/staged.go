@@ -14,13 +14,13 @@ import (
 	"github.com/mender-app/mender-app/modules/staging"
 )
 
-// stagedArtifacts are the staged artifacts, for policies that want one installed first.
+// stagedArtifacts are the staged artifacts, for policies that need one installed first.
 type stagedArtifacts struct {
 	c   *Config
 	log *slog.Logger
 }
 
-// List lists those whose policy can be read.
+// List lists the artifacts with a readable policy.
 func (s *stagedArtifacts) List() (out []policy.Staged, err error) {
 	list, err := Readable(s.c, s.log)
 	for _, a := range list {
@@ -29,20 +29,20 @@ func (s *stagedArtifacts) List() (out []policy.Staged, err error) {
 	return out, err
 }
 
-// StagedRelease is a staged artifact whose metadata can be read.
+// StagedRelease is a staged artifact with readable metadata.
 type StagedRelease struct {
 	staging.Artifact
 	Policy *policy.Policy // nil: it has none
-	Reboot bool           // it asks for a restart of the machine
+	Reboot bool           // it needs a restart of the machine
 }
 
-// App is what policies are told of it.
+// App describes it to policies.
 func (r StagedRelease) App() policy.App {
 	return policy.App{Name: r.Application, Version: r.Version, Release: r.ArtifactName, Policy: r.Policy}
 }
 
-// Readable lists the staged artifacts, the newest of each application first. A damaged one
-// is left out.
+// Readable lists the staged artifacts, the newest of each application first. Damaged ones
+// are left out.
 func Readable(c *Config, log *slog.Logger) (out []StagedRelease, err error) {
 	list, err := c.StagingArea().List()
 	if err != nil {
@@ -68,9 +68,9 @@ func Readable(c *Config, log *slog.Logger) (out []StagedRelease, err error) {
 	return out, nil
 }
 
-// Open opens a staged artifact that is to be installed first. Nobody else checks it: a key
-// that may sign for its application must have signed it, if there are keys. Without any, it
-// is as when it was staged.
+// Open opens a staged artifact to install first. Nothing else checks it: if there are keys,
+// a key that may sign for its application must have signed it. Without keys, it is trusted
+// as when it was staged.
 func (s *stagedArtifacts) Open(application, artifactName string) (*deploy.StagedArtifact, error) {
 	list, err := s.c.StagingArea().List()
 	if err != nil {
@@ -90,9 +90,9 @@ func (s *stagedArtifacts) Open(application, artifactName string) (*deploy.Staged
 	}
 	switch {
 	case x.Meta.Reboot:
-		err = fmt.Errorf("%w: it asks for a restart of the machine: install it before", client.ErrRefused)
+		err = fmt.Errorf("%w: it needs a restart of the machine: install it separately first", client.ErrRefused)
 	case x.scripts:
-		err = fmt.Errorf("%w: it has state scripts, which only the Mender client runs: install it before", client.ErrRefused)
+		err = fmt.Errorf("%w: it has state scripts, which only the Mender client runs: install it separately first", client.ErrRefused)
 	}
 	if err != nil {
 		return nil, errors.Join(err, x.Close())
@@ -100,8 +100,7 @@ func (s *stagedArtifacts) Open(application, artifactName string) (*deploy.Staged
 	return &x.StagedArtifact, nil
 }
 
-// OpenStaged opens a staged artifact that is to be loaded. Without keys its signature is
-// not checked.
+// OpenStaged opens a staged artifact to load. Without keys its signature is not checked.
 func (c *Config) OpenStaged(a *staging.Artifact, keys []Trusted) (*deploy.StagedArtifact, error) {
 	x, err := (&stagedArtifacts{c: c}).open(a, keys)
 	if err != nil {
@@ -110,7 +109,7 @@ func (c *Config) OpenStaged(a *staging.Artifact, keys []Trusted) (*deploy.Staged
 	return &x.StagedArtifact, nil
 }
 
-// openedArtifact is a staged artifact that is open.
+// openedArtifact is an open staged artifact.
 type openedArtifact struct {
 	deploy.StagedArtifact
 	scripts bool // it has state scripts

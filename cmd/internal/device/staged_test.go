@@ -44,7 +44,7 @@ func TestStagedFirst(t *testing.T) {
 		"not signed":           {conf: keys, says: "signature"},
 		"for another":          {conf: bound, key: key, says: `may not sign for application "db"`},
 		"keys cannot be read":  {conf: "artifact_verify_key = \"/no/such/key\"\n", says: "/no/such/key"},
-		"asks for a restart":   {reboot: true, says: "it asks for a restart of the machine"},
+		"asks for a restart":   {reboot: true, says: "it needs a restart of the machine"},
 		"it has state scripts": {scripts: true, says: "it has state scripts"},
 	} {
 		t.Run(name, func(t *testing.T) {

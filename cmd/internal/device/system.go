@@ -20,7 +20,7 @@ import (
 // MenderClients are the programs of the Mender client.
 var MenderClients = []string{"mender-update", "mender"}
 
-// Bounds of what is read about the operating system.
+// Bounds on reading about the operating system.
 const (
 	maxSystemFile = 64 << 10 // bytes of a file, and of what the client prints
 	providesLimit = 30 * time.Second
@@ -60,7 +60,7 @@ func (c *Config) system(ctx context.Context, files []string) (policy.Platform, e
 	return p, nil
 }
 
-// OSVersion is the version of the operating system; "" if it is not known.
+// OSVersion returns the version of the operating system; "" if unknown.
 func (c *Config) OSVersion(ctx context.Context) string {
 	p, err := c.system(ctx, nil)
 	if err != nil {
@@ -69,8 +69,8 @@ func (c *Config) OSVersion(ctx context.Context) string {
 	return p.Version
 }
 
-// provides returns what the device provides: as the Mender client says, or as
-// mender-app recorded if there is no client.
+// provides returns the device's provides: from the Mender client, or from
+// mender-app's record if there is no client.
 func (c *Config) provides(ctx context.Context) (map[string]string, error) {
 	for _, name := range MenderClients {
 		path, err := exec.LookPath(name)

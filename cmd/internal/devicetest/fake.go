@@ -1,6 +1,6 @@
 // Package devicetest lets a test binary act as the programs of a device: app,
-// mender-app, and a sub-module "fake" that does what the test wrote into a
-// file. Only tests may import it.
+// mender-app, and a sub-module "fake" that follows instructions in a file. Only tests
+// may import it.
 package devicetest
 
 import (
@@ -147,7 +147,7 @@ func (f call) Load(context.Context) error {
 		return err
 	}
 	if c, ok := f.req.Component(f.req.URL); ok && f.req.Path == os.DevNull {
-		_, err := os.Stat(f.image(f.req.App, c.Digest)) // one more name of it
+		_, err := os.Stat(f.image(f.req.App, c.Digest)) // another name for the same image
 		return err
 	}
 	got := digest.Of(content)
@@ -388,7 +388,7 @@ func (f call) Repair(context.Context) (apps []string, err error) {
 	return apps, nil
 }
 
-// Restore notes that it was called.
+// Restore records that it was called.
 func (f call) Restore(context.Context) error {
 	return os.WriteFile(filepath.Join(f.dir, "restored-"+f.req.App), nil, 0o644)
 }

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// OpenTerminal makes a terminal of this width. What is written to terminal can be
+// OpenTerminal makes a terminal of the given width. Output written to terminal can be
 // read from screen.
 func OpenTerminal(t testing.TB, width uint16) (screen, terminal *os.File) {
 	t.Helper()

@@ -16,12 +16,12 @@ import (
 // client and the application need the rest.
 const share = 4
 
-// Fit sets Go's memory limit to most bytes, or to a quarter of the memory that is
-// free now if that is less, but to at least least bytes; then the collector also runs
-// twice as often. GOMEMLIMIT and GOGC in the environment take precedence. The limit is
-// soft: a program that needs more memory still gets it, but the collector runs all the
-// time then, which takes as long again as the work itself. So least is what the program
-// uses at once, and some room.
+// Fit sets Go's memory limit to most bytes, or to a quarter of the free memory if that
+// is less, but to at least least bytes; in that case the collector also runs twice as
+// often. GOMEMLIMIT and GOGC in the environment take precedence. The limit is soft: a
+// program that needs more memory still gets it, but then the collector runs all the
+// time, which takes as long again as the work itself. So least should be the memory the
+// program uses at once, plus some room.
 func Fit(most, least int64) {
 	available := int64(math.MaxInt64) // unless the kernel says
 	if f, err := os.Open("/proc/meminfo"); err == nil {
@@ -37,8 +37,9 @@ func Fit(most, least int64) {
 	}
 }
 
-// Spare makes the collector run twice as often, as Fit does where little memory is free.
-// It is for what stays, or looks at all applications, and for which nobody waits.
+// Spare makes the collector run twice as often, as Fit does if little memory is free. It
+// is for long-running commands, and for those that inspect all applications, when nobody
+// waits for them.
 func Spare() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(50)

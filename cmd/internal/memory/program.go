@@ -10,10 +10,10 @@ import (
 )
 
 // DropProgram gives back the memory that holds the program's code. Starting reads
-// megabytes of it that are not needed again, such as what sets up packages that a call
-// never uses. What is needed comes back from the kernel's cache of the file. The code
-// is never written to, so nothing is lost (madvise(2), MADV_DONTNEED). Where the
-// kernel does not tell where the code is, DropProgram does nothing.
+// megabytes of code that are not needed again, such as the initialisation of packages
+// that a call never uses. Needed pages come back from the kernel's cache of the file.
+// The code is never written to, so nothing is lost (madvise(2), MADV_DONTNEED). If the
+// kernel does not say where the code is, DropProgram does nothing.
 func DropProgram() {
 	path, err := os.Readlink("/proc/self/exe")
 	if err != nil {

@@ -1,4 +1,4 @@
-// Package meter reads an artifact so that a person can see how far it is, and stop it.
+// Package meter reads an artifact so that a person can see the progress and stop it.
 package meter
 
 import (

@@ -1,5 +1,5 @@
-// Package redact takes secrets out of texts that leave the device: values that are
-// known to be secret, and what looks like one. It must not know what the texts are.
+// Package redact removes secrets from texts that leave the device: known secret
+// values, and text that looks like a secret. It must not know what the texts are.
 package redact
 
 import (
@@ -15,11 +15,11 @@ import (
 	"sync"
 )
 
-// Removed stands where a secret was.
+// Removed takes the place of a secret.
 const Removed = "[removed]"
 
 const (
-	minSecret  = 4       // characters; a shorter value would be found everywhere
+	minSecret  = 4       // characters; a shorter value would match everywhere
 	maxSecret  = 1 << 16 // bytes
 	maxSecrets = 20000
 )
@@ -31,7 +31,7 @@ type Secrets struct {
 	replacer *strings.Replacer
 }
 
-// Add adds a value, each of its lines, and how JSON and base64 write it.
+// Add adds a value, each of its lines, and its forms in JSON and base64.
 func (s *Secrets) Add(value string) {
 	value = strings.TrimSpace(value)
 	s.add(value)
@@ -40,7 +40,7 @@ func (s *Secrets) Add(value string) {
 	}
 }
 
-// Keep makes a word no secret, whatever has it as its value.
+// Keep marks a word as not secret, even if a secret has this value.
 func (s *Secrets) Keep(word string) {
 	if s.kept == nil {
 		s.kept = map[string]bool{}
@@ -48,7 +48,7 @@ func (s *Secrets) Keep(word string) {
 	s.kept[word] = true
 }
 
-// harmless are values that settings have and that tell nobody anything.
+// harmless are common values of settings that reveal nothing.
 var harmless = strings.Fields("true false yes none null production development debug info warn warning error localhost docker")
 
 func (s *Secrets) add(value string) {
@@ -112,8 +112,8 @@ func (s *Secrets) AddNamed(text string) {
 	s.AddURL(text)
 }
 
-// What looks like a secret: a value with a telling name, the user and password of a
-// URL, private keys.
+// Text that looks like a secret: a value with a telling name, the user and password
+// of a URL, private keys.
 var (
 	telling   = `[\w.-]*(?:passw(?:or)?d|passphrase|secret|token|api[_-]?key|credential|private[_-]?key|authorization|pin-value)[\w.-]*`
 	named     = lazily(`(?i)(` + telling + `["']?[ \t]*[=:][ \t]*)((?:basic |bearer )?(?:"[^"\n]*"|'[^'\n]*'|[^\s,;\[\]{}"'&\\]+))`)
@@ -123,15 +123,15 @@ var (
 	ageSecret = lazily(`(?i)AGE-SECRET-KEY-[A-Z0-9-]+`)
 )
 
-// lazily compiles an expression when it is needed: most calls of the programs need none.
+// lazily compiles an expression on first use: most calls of the programs need none.
 func lazily(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }
 
-// Text takes secrets out of a text.
+// Text removes secrets from a text.
 func (s *Secrets) Text(text string) string { return s.clean(text, named()) }
 
-// JSON takes secrets out of the strings of a JSON document, which stays one.
+// JSON removes secrets from the strings of a JSON document, which stays valid.
 func (s *Secrets) JSON(text string) string { return s.clean(text, inJSON()) }
 
 func (s *Secrets) clean(text string, telling *regexp.Regexp) string {
@@ -139,7 +139,7 @@ func (s *Secrets) clean(text string, telling *regexp.Regexp) string {
 	text = privates().ReplaceAllString(text, Removed)
 	text = ageSecret().ReplaceAllString(text, Removed)
 	if s.replacer == nil {
-		// Of two values that begin at one place, the replacer takes the first.
+		// If two values match at the same place, the replacer takes the first.
 		longest := func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }
 		var pairs []string
 		for _, v := range slices.SortedFunc(maps.Keys(s.values), longest) {
@@ -153,8 +153,8 @@ func (s *Secrets) clean(text string, telling *regexp.Regexp) string {
 }
 
 // Assignments returns a configuration file, TOML or assignments, with the values of
-// the keys that keep allows. Comments go: they may hold what was a secret. So does
-// every line that is no assignment of one line.
+// the keys that keep allows. It drops comments, which may hold old secrets, and every
+// line that is not a one-line assignment.
 func (s *Secrets) Assignments(text string, keep func(key string) bool) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {

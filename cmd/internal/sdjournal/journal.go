@@ -24,7 +24,7 @@ const (
 	IDFailed = "b7d30e5a62f84c19915f4ad8e6c2037b"
 )
 
-// Socket is where the journal takes entries. See systemd's "Native Journal Protocol".
+// Socket is where the journal accepts entries. See systemd's "Native Journal Protocol".
 const Socket = "/run/systemd/journal/socket"
 
 const (
@@ -32,8 +32,9 @@ const (
 	maxField = 2 << 10 // bytes of a value
 )
 
-// Teller returns what tells the journal at a socket, or nil if this process does not run
-// under it: systemd sets JOURNAL_STREAM for services, and their children inherit it.
+// Teller returns a function that reports events to the journal at a socket, or nil if
+// this process does not run under systemd, which sets JOURNAL_STREAM for services and
+// their children.
 func Teller(socket string, getenv func(string) string) func(journal.Notice) {
 	if getenv("JOURNAL_STREAM") == "" {
 		return nil
@@ -61,9 +62,9 @@ func fields(e journal.Notice) [][2]string {
 	}
 }
 
-// send sends one entry. A journal that does not take it at once does not get it.
-// It makes the few calls itself: package net would be a twentieth of the update module,
-// which needs no network.
+// send sends one entry, or drops it if the journal does not accept it at once. It makes
+// the few calls itself: package net would be a twentieth of the update module, which
+// needs no network.
 func send(socket string, list [][2]string) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -76,14 +77,14 @@ func send(socket string, list [][2]string) {
 	}
 	to, entry := &unix.SockaddrUnix{Name: socket}, encode(list)
 	for end := time.Now().Add(patience); ; {
-		// A signal ends the wait, as those do with which Go's scheduler interrupts threads.
+		// A signal ends the wait, such as those Go's scheduler uses to interrupt threads.
 		if err := unix.Sendto(fd, entry, unix.MSG_NOSIGNAL, to); err != unix.EINTR || time.Now().After(end) {
 			return
 		}
 	}
 }
 
-// encode writes fields as the protocol has them. Empty ones are left out.
+// encode writes fields in the protocol's form, without empty ones.
 func encode(list [][2]string) []byte {
 	var out bytes.Buffer
 	for _, f := range list {
@@ -101,5 +102,5 @@ func encode(list [][2]string) []byte {
 	return out.Bytes()
 }
 
-// Tell tells the journal of this machine.
+// Tell returns a function that reports events to this machine's journal.
 func Tell() func(journal.Notice) { return Teller(Socket, os.Getenv) }

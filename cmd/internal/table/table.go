@@ -1,5 +1,5 @@
-// Package table lays out rows in columns that fit a terminal. Libraries for tables
-// draw frames, or cut off what does not fit; nothing of a name or an error may be lost.
+// Package table lays out rows in columns that fit a terminal. Table libraries draw
+// frames or cut off long cells, but no part of a name or an error may be lost.
 package table
 
 import (
@@ -15,8 +15,8 @@ import (
 
 const (
 	columnGap = 2 // blanks between two columns
-	// minColumn is the least width of a column that is wrapped. A terminal that
-	// has no room for that gets the table as it is.
+	// minColumn is the least width of a column that is wrapped. A terminal without room
+	// for that gets the table unwrapped.
 	minColumn = 8
 )
 
@@ -75,7 +75,7 @@ func narrow(widths []int, room int) []int {
 	for i, w := range byWidth {
 		share = room / (len(byWidth) - i)
 		if w > share {
-			room -= share * (len(byWidth) - i) // what the division leaves over
+			room -= share * (len(byWidth) - i) // the remainder of the division
 			break
 		}
 		room -= w
@@ -139,14 +139,14 @@ func Width(w io.Writer) int {
 	return width
 }
 
-// IsTerminal reports whether w is a terminal. One on a serial line may not know how
-// many columns it has.
+// IsTerminal reports whether w is a terminal. A serial terminal may not know its
+// width.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// Bytes is a number of bytes for a person.
+// Bytes formats a number of bytes for a person.
 func Bytes(n int64) string {
 	switch {
 	case n >= 10_000_000:

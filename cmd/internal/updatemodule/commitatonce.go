@@ -16,9 +16,9 @@ import (
 // With commit_on_install, `mender install` is final, as it was with the shell
 // reference: the Mender client commits at once if a module answers No to
 // SupportsRollback. It asks before or after ArtifactInstall, and again if that failed
-// (3.4.0; the C++ client asks once, after it). So the answer is No only as long as
-// nothing has failed, and a failed installation is still rolled back. A daemon keeps
-// the first answer for the whole update, so that it always gets Yes.
+// (3.4.0; the C++ client asks once, after it). So the answer is No only while nothing
+// has failed, and a failed installation is still rolled back. A daemon keeps the
+// first answer for the whole update, so it always gets Yes.
 
 // commitsAtOnce reports whether the answer to SupportsRollback is No.
 func commitsAtOnce(c *device.Config, tree *modules.Tree, parent int) bool {
@@ -39,8 +39,8 @@ func byHand(pid int) bool {
 	return has("install") && !has("daemon")
 }
 
-// unimpeded reports whether the deployment of the tree's application goes on without a
-// failure, and wants no restart of the machine.
+// unimpeded reports whether the deployment of the tree's application has not failed
+// and needs no restart of the machine.
 func unimpeded(dir string, tree *modules.Tree) bool {
 	raw, err := tree.MetaData()
 	if err != nil || raw == nil {

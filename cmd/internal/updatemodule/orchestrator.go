@@ -17,9 +17,9 @@ import (
 )
 
 // Mender Orchestrator calls its interfaces (mender-orchestrator/interfaces/v1) as the
-// Mender client calls update modules, and adds the type of the component and the
-// interface_args of the topology. Here the first of these names the application.
-// Mender's documentation, "Interface Protocol", has the calls. It was not run under
+// Mender client calls update modules, and adds the component's type and the
+// topology's interface_args. The first of these names the application here. Mender's
+// documentation, "Interface Protocol", lists the calls. This code has not run under
 // the real orchestrator, which is not public.
 
 // orchestratorDriver is the driver in the history.
@@ -74,8 +74,8 @@ func (c component) query(name string, w io.Writer) (asks bool, err error) {
 	return true, c.describe(name, config.OpenStore(), w)
 }
 
-// identify prints a name that no other component has. It comes from the machine's ID,
-// which is confidential, by a keyed hash.
+// identify prints a name that no other component has: a keyed hash of the machine's
+// ID, which is confidential.
 func (c component) identify(w io.Writer) error {
 	id, err := os.ReadFile(machineID)
 	if err != nil {
@@ -159,5 +159,5 @@ func (c component) accepts(state modules.State, application string) error {
 	if c.app == "" || c.app == application || !slices.Contains(begins, state) {
 		return nil
 	}
-	return fmt.Errorf("component %s is the application %s, and the artifact is for %s", c.typ, c.app, application)
+	return fmt.Errorf("component %s is the application %s, but the artifact is for %s", c.typ, c.app, application)
 }

@@ -1,7 +1,7 @@
 // Package updatemodule is the program "app", the Mender update module. The client
-// starts it once for each state of an update. The package handles arguments,
-// output and exit code; modules/deploy defines what a state means. It is a
-// package so that the tests of mender-app can run the program, too.
+// starts it once for each state of an update. The package handles arguments, output
+// and exit codes; modules/deploy defines what a state means. It is a package so that
+// the tests of mender-app can run the program too.
 package updatemodule
 
 import (
@@ -112,7 +112,7 @@ func Run(args []string, stdout, stderr io.Writer) int {
 		return device.ExitDone
 	}
 	if len(args) != 2 {
-		device.Fail(stderr, fmt.Errorf("%s wants one directory; see app --help", state))
+		device.Fail(stderr, fmt.Errorf("%s needs one directory; see app --help", state))
 		return device.ExitUsage
 	}
 	tree, err := modules.OpenTree(args[1])

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Columns is how wide the help of a program may be.
+// Columns is the maximum width of a program's help.
 const Columns = 80
 
 // FoldHelp folds the help of root and of all its commands to Columns.
@@ -25,8 +25,8 @@ func FoldHelp(root *cobra.Command) {
 	})
 }
 
-// Fold folds a help text: paragraphs with a line that is too long are filled anew, and
-// long entries of lists go on below their text. Examples stay as they are.
+// Fold folds a help text: it refills paragraphs with a line that is too long, and
+// continues long list entries below their text. Examples stay as they are.
 func Fold(text string) string {
 	var out strings.Builder
 	lines := strings.SplitAfter(text, "\n")
@@ -53,7 +53,7 @@ func Fold(text string) string {
 	return out.String()
 }
 
-// isText reports whether a line is one of a paragraph.
+// isText reports whether a line belongs to a paragraph.
 func isText(line string) bool {
 	return strings.TrimSpace(line) != "" && !strings.HasPrefix(line, " ") && !strings.HasPrefix(line, "\t")
 }
@@ -62,7 +62,7 @@ func tooLong(line string) bool {
 	return utf8.RuneCountInString(strings.TrimRight(line, "\n")) > Columns
 }
 
-// paragraph fills lines anew if one is too long.
+// paragraph refills lines if one is too long.
 func paragraph(lines []string) string {
 	whole := strings.Join(lines, "")
 	for _, line := range lines {

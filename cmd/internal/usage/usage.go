@@ -1,5 +1,5 @@
-// Package usage answers a wrong command line: it finds what was meant by a
-// misspelt command or option, and prints an error for programs that read JSON.
+// Package usage responds to a wrong command line: it suggests the intended command or
+// option, and prints errors for programs that read JSON.
 package usage
 
 import (
@@ -42,7 +42,7 @@ func MeantOption(c *cobra.Command, err error) string {
 		}
 		return ""
 	}
-	// cobra compares the names of commands: make one of each option.
+	// cobra compares the names of commands: make each option a command.
 	options := &cobra.Command{SuggestionsMinimumDistance: distance(unknown.GetSpecifiedName())}
 	c.Flags().VisitAll(func(f *pflag.Flag) {
 		if !f.Hidden {
@@ -92,7 +92,7 @@ func PrintJSON(w io.Writer, err, hint string, code int) {
 }
 
 // RefuseUnknown makes cobra's own commands help and completion refuse a command
-// or a shell that does not exist; they would print the help of the program and
+// or a shell that does not exist; by default they print the program's help and
 // succeed. wrong makes the error. All commands of root must have been added.
 func RefuseUnknown(root *cobra.Command, wrong func(c *cobra.Command, text, hint string) error) {
 	root.InitDefaultHelpCmd()

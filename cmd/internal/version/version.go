@@ -7,8 +7,8 @@ import "runtime/debug"
 // Template makes cobra print that line.
 const Template = "{{.Name}} {{.Version}}\n"
 
-// String is what the Go tool stamped in: the module's version, else
-// "devel-" and the first 12 digits of the commit, else "devel".
+// String returns the version that the Go tool stamped in: the module's version, or
+// "devel-" and the first 12 digits of the commit, or "devel".
 func String() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -27,7 +27,7 @@ func TestOf(t *testing.T) {
 		"no such service, and none are reserved": {&submodules.CPUSet{Services: []string{"shop"}}, "0-3", nil,
 			[]string{"service shop is to run on reserved processors (resources.cpuset), and the compose files do not have it: they have db, log, web"}},
 		"no such processor": {&submodules.CPUSet{CPUs: "2-4"}, "0-3", nil,
-			[]string{"application_cpuset = 2-4: this machine has the processors 0-3: mend it in mender-app.conf"}},
+			[]string{"application_cpuset = 2-4: this machine has the processors 0-3: correct it in mender-app.conf"}},
 	} {
 		services, list, problems := Of(c.set, marked, c.online)
 		require.Equal(t, c.services, services, name)

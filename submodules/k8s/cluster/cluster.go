@@ -52,7 +52,7 @@ type Cluster struct {
 	log      func(format string, args ...any)
 
 	mu     sync.Mutex
-	down   bool                          // the log already says that the server does not answer
+	down   bool                          // it was logged that the server does not answer
 	asked  time.Time                     // when the mapper last asked which resources the API has
 	silent map[schema.GroupVersion]error // the groups whose server did not answer then
 }
@@ -105,8 +105,7 @@ func (n noting) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIRes
 	return groups, lists, err
 }
 
-// ErrNoKubeconfig says that no kubeconfig was named, and that none is in the usual
-// places.
+// ErrNoKubeconfig: no kubeconfig was named, and there is none in the usual places.
 var ErrNoKubeconfig = errors.New("no kubeconfig")
 
 func restConfig(path string) (*rest.Config, error) {
@@ -240,8 +239,8 @@ func (i ID) String() string {
 // errSilent says that the server of an API group does not answer.
 var errSilent = errors.New("its API server does not answer")
 
-// renewal is the highest age of the cached list of resources for which a missing
-// kind is believed: definitions come and go during a call.
+// renewal is the maximum age at which the cached list of resources is trusted about a
+// missing kind: definitions come and go during a call.
 const renewal = time.Second
 
 // Mapping finds the resource of a kind; version "" takes the preferred one. The

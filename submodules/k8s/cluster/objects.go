@@ -82,7 +82,7 @@ func (c *Cluster) settle(ctx context.Context, f func() error) error {
 	}
 }
 
-// Patch sends a JSON merge patch. A missing object is no error.
+// Patch sends a JSON merge patch. A missing object is not an error.
 func (c *Cluster) Patch(ctx context.Context, i ID, patch map[string]any) error {
 	m, err := c.Mapping(ctx, i.Group, i.Kind, "")
 	if meta.IsNoMatchError(err) {
@@ -106,8 +106,8 @@ func (c *Cluster) Patch(ctx context.Context, i ID, patch map[string]any) error {
 }
 
 // Remove deletes an object if it still has the uid ("" is any). The pods of a
-// workload are deleted before it. Remove returns before the object is gone. A
-// missing object is no error.
+// workload are deleted before it. Remove returns before the object is gone. A missing
+// object is not an error.
 func (c *Cluster) Remove(ctx context.Context, i ID, uid types.UID) error {
 	m, err := c.Mapping(ctx, i.Group, i.Kind, "")
 	if meta.IsNoMatchError(err) {
@@ -181,7 +181,7 @@ func (c *Cluster) pages(ctx context.Context, what string, from dynamic.ResourceI
 }
 
 // Follow calls f for each object of a kind in a namespace, and again when one changes or
-// is gone, until the stream ends or ctx does. One stream lasts as long as the client lets
+// is gone, until the stream or ctx ends. A stream lasts as long as the client's limit for
 // a request.
 func (c *Cluster) Follow(ctx context.Context, group, kind, namespace string, f func(o *unstructured.Unstructured, gone bool)) error {
 	m, err := c.Mapping(ctx, group, kind, "")
@@ -201,8 +201,8 @@ func (c *Cluster) Follow(ctx context.Context, group, kind, namespace string, f f
 	return ctx.Err()
 }
 
-// PodLog returns the last lines of a container's log; with previous, of the run of
-// the container before this one.
+// PodLog returns the last lines of a container's log; with previous, the log of its
+// previous run.
 func (c *Cluster) PodLog(ctx context.Context, namespace, pod, container string, lines int64, previous bool) ([]string, error) {
 	req := c.Disco.RESTClient().Get().AbsPath("/api/v1/namespaces", namespace, "pods", pod, "log").
 		Param("container", container).Param("tailLines", fmt.Sprint(lines)).Param("limitBytes", "8192")
@@ -240,7 +240,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Stateless kinds have no status that could be waited for.
+// Stateless kinds have no status to wait for.
 var Stateless = map[string]bool{
 	"ConfigMap": true, "Secret": true, "ServiceAccount": true, "Role": true, "RoleBinding": true,
 	"ClusterRole": true, "ClusterRoleBinding": true, "LimitRange": true, "PriorityClass": true,

@@ -12,12 +12,12 @@ import (
 	"path"
 )
 
-// maxArchive bounds an archive, in bytes: it has to fit into a Secret, with some room to
+// maxArchive bounds an archive, in bytes: it must fit into a Secret, with some room to
 // spare.
 const maxArchive = 900 << 10
 
-// Pack makes a tar.gz of the files of a directory. It is nil if that is too large for a
-// Secret: such manifests work, but cannot be kept in the cluster.
+// Pack makes a tar.gz of the files in a directory. It returns nil if the archive is too
+// large for a Secret: such manifests work, but cannot be kept in the cluster.
 func Pack(dir string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

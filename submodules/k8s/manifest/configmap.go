@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// SetData returns the JSON of a ConfigMap with the entries of data replaced whose names
-// values has.
+// SetData returns the JSON of a ConfigMap in which the entries of data named in values
+// are replaced.
 func SetData(o *Object, values map[string]string) ([]byte, error) {
 	data, err := change(o.JSON, []string{"data"}, func(data []byte) ([]byte, error) {
 		var m map[string]json.RawMessage

@@ -1,6 +1,6 @@
 // Package manifest reads the Kubernetes manifests of a release from a
 // directory: every document of every .yaml, .yml and .json file in it, strictly
-// and within bounds, in the order in which they are to be applied.
+// and within bounds, in the order of application.
 //
 // The manifests come with an artifact and may be hostile. The package must not
 // know a cluster: the API server checks the fields of objects, and Position finds
@@ -21,8 +21,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 )
 
-// The limits of what is read. A cluster cannot store an object larger than etcd's
-// 1.5 MiB anyway.
+// Limits on reading. A cluster cannot store an object larger than etcd's 1.5 MiB
+// anyway.
 const (
 	MaxFile      = 16 << 20 // of a file, in bytes
 	MaxDocument  = 2 << 20  // of a document, in bytes; of a List with all its items
@@ -31,18 +31,18 @@ const (
 	MaxFiles     = 10000    // files and directories
 )
 
-// Object is one object of a release.
+// Object is an object of a release.
 type Object struct {
 	APIVersion string
 	Kind       string
-	Namespace  string // as written; empty if it is not
+	Namespace  string // as written; may be empty
 	Name       string
 	// JSON is the object without the fields that only a server sets: its status, and
 	// metadata that an export adds.
 	JSON []byte
 
 	Sealed    bool     // it was in an encrypted file: its content must not be shown
-	Overrides []string // the names of the overrides that changed it
+	Overrides []string // names of the overrides that changed it
 
 	File string // relative to the directory
 	Line int    // where its document begins
@@ -109,9 +109,9 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Read returns the objects of the manifests below dir, in the order in which
-// they are to be applied (see Rank). Every error about their content is an
-// *Error. It is an error if there is no manifest at all.
+// Read returns the objects of the manifests below dir, in the order of application
+// (see Rank). Every error about their content is an *Error. Finding no manifest is an
+// error.
 //
 // A manifest whose name ends in .age is encrypted: decrypt reads it, and it may
 // contain only Secrets.
@@ -132,8 +132,8 @@ func Read(dir string, decrypt func(sealed io.Reader) ([]byte, error)) ([]Object,
 	return r.objects, nil
 }
 
-// ReadPatches returns the documents of a text that changes objects: they have the shape of
-// objects, and of their fields those that change. name stands in errors for a file.
+// ReadPatches returns the documents of a text that changes objects. They have the shape of
+// objects, but only the fields to change. name takes the place of a file name in errors.
 func ReadPatches(name string, text []byte) ([]Object, error) {
 	r := reader{seen: map[string]string{}}
 	err := r.file(name, bytes.NewReader(text))
@@ -183,14 +183,14 @@ func (r *reader) visit(name string, e fs.DirEntry, err error) error {
 	case !e.Type().IsRegular():
 		return &Error{File: name, Err: errors.New("not a regular file")}
 	case base == "kustomization.yaml" || base == "kustomization.yml":
-		return &Error{File: name, Err: errors.New("kustomize is not run on the device: ship what `kubectl kustomize` writes")}
+		return &Error{File: name, Err: errors.New("kustomize does not run on the device: ship the output of `kubectl kustomize`")}
 	}
 	f, err := r.root.Open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if fi, err := f.Stat(); err == nil && fi.Size() > MaxFile { // before any of it is read
+	if fi, err := f.Stat(); err == nil && fi.Size() > MaxFile { // before reading any of it
 		return &Error{File: name, Err: errTooLarge}
 	}
 	if sealed {
@@ -223,7 +223,7 @@ func (r *reader) sealedFile(name, plain string, f io.Reader) error {
 	r.sealed = false
 	var e *Error
 	if err != nil && ours == nil {
-		hidden := &Error{File: name, Err: errors.New("the decrypted file is not a manifest; what is wrong with it is not shown, because it has secrets: decrypt it and check it, and encrypt it again")}
+		hidden := &Error{File: name, Err: errors.New("the decrypted file is not a manifest; the reason is not shown, because the file has secrets: decrypt it, check it, and encrypt it again")}
 		if errors.As(err, &e) {
 			hidden.Line = e.Line
 		}
@@ -289,10 +289,10 @@ func (r *reader) object(d document, data []byte, item []int) error {
 		return nil
 	}
 	if r.sealed && (h.Kind != "Secret" || h.APIVersion != "v1") {
-		return fail("%s: an encrypted manifest may have Secrets alone", h.Kind)
+		return fail("%s: an encrypted manifest may contain only Secrets", h.Kind)
 	}
 	if strings.HasPrefix(h.APIVersion, "kustomize.config.k8s.io/") {
-		return fail("kustomize is not run on the device: ship what `kubectl kustomize` writes")
+		return fail("kustomize does not run on the device: ship the output of `kubectl kustomize`")
 	}
 	var meta struct {
 		Name         string `json:"name"`
@@ -328,7 +328,7 @@ func (r *reader) object(d document, data []byte, item []int) error {
 	return nil
 }
 
-// stripServerFields removes fields that an export has and an apply must not send.
+// stripServerFields removes fields that an export adds and that must not be applied.
 func stripServerFields(data []byte) ([]byte, error) {
 	var o map[string]json.RawMessage
 	if err := json.Unmarshal(data, &o); err != nil {

@@ -94,7 +94,7 @@ func TestReadErrors(t *testing.T) {
 		"no name":        {"a.yaml", "apiVersion: v1\nkind: Pod\n", "a.yaml:1: Pod: metadata.name is missing"},
 		"generated name": {"a.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {generateName: x-}\n", "metadata.generateName"},
 		"twice":          {"a.yaml", configMap("x") + "---\n" + configMap("x"), "a.yaml:5: ConfigMap/x is in a.yaml:1 already"},
-		"kustomize":      {"kustomization.yaml", "resources: []\n", "kustomize is not run"},
+		"kustomize":      {"kustomization.yaml", "resources: []\n", "kustomize does not run"},
 		"anchors":        {"a.yaml", deep, "a.yaml:1: its anchors and aliases grow beyond all bounds"},
 		"endless anchor": {"a.yaml", "a: &a [*a]\n", "a.yaml:1: "},
 		"many nodes":     {"a.yaml", "a: [" + strings.Repeat("1,", maxSeparators) + "1]", "a.yaml:1: more than 200000 lines and items"},

@@ -2,9 +2,9 @@ package manifest
 
 import "sort"
 
-// ranks order the kinds: objects that others need come first. A kind that is not
-// here (usually a custom resource) comes after the workloads, because its
-// controller may be one of them.
+// ranks order the kinds: objects that others need come first. A kind not listed here
+// (usually a custom resource) comes after the workloads, because its controller may
+// be one of them.
 var ranks = map[string]int{}
 
 func init() {
@@ -45,8 +45,8 @@ func Rank(kind string) int {
 	return rankOther
 }
 
-// Sort puts objects in the order in which they are to be applied; objects of
-// one rank stay in their order.
+// Sort sorts objects into the order of application; objects of one rank keep their
+// order.
 func Sort(objects []Object) {
 	sort.SliceStable(objects, func(i, j int) bool { return Rank(objects[i].Kind) < Rank(objects[j].Kind) })
 }

@@ -31,8 +31,8 @@ func Position(dir string, o *Object, field string) int {
 		if d.index != o.doc {
 			return nil
 		}
-		// Nearly all JSON is YAML. Where tabs or escapes differ, the line stays the
-		// object's.
+		// Nearly all JSON is YAML. If tabs or escapes differ, the result is the object's
+		// line.
 		var n yamlv3.Node
 		if yamlv3.Unmarshal(d.text, &n) == nil && len(n.Content) == 1 {
 			at := n.Content[0]

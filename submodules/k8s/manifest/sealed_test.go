@@ -38,8 +38,8 @@ func TestSealed(t *testing.T) {
 	}{
 		"no key":          {"x" + secret, "s.yaml.age: is encrypted, and there is no key", nil},
 		"another key":     {"y" + secret, "s.yaml.age: it is encrypted to other keys", open},
-		"another kind":    {"x" + secret + "---\n" + plain, "s.yaml.age:6: ConfigMap: an encrypted manifest may have Secrets alone", open},
-		"another group":   {"x" + "apiVersion: evil/v1\nkind: Secret\nmetadata: {name: s}\n", "an encrypted manifest may have Secrets alone", open},
+		"another kind":    {"x" + secret + "---\n" + plain, "s.yaml.age:6: ConfigMap: an encrypted manifest may contain only Secrets", open},
+		"another group":   {"x" + "apiVersion: evil/v1\nkind: Secret\nmetadata: {name: s}\n", "an encrypted manifest may contain only Secrets", open},
 		"in a list":       {"x" + "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Pod, metadata: {name: p}}]\n", "Pod: an encrypted manifest", open},
 		"no YAML":         {"x" + "apiVersion: v1\nhunter2 hunter2: [\n", "s.yaml.age:", open},
 		"a key twice":     {"x" + "apiVersion: v1\nhunter2: 1\nhunter2: 2\n", "s.yaml.age:", open},

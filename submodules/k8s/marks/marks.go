@@ -22,13 +22,13 @@ const prefix = "mender-app.io/"
 
 // The labels, annotations and types that mender-app writes on objects.
 const (
-	App        = prefix + "app"         // label: on everything applied
+	App        = prefix + "app"         // label: on every applied object
 	Inventory  = prefix + "inventory"   // label: on the inventory and the kept manifests
 	CreatedFor = prefix + "created-for" // label: on a namespace that we created
-	Stopped    = prefix + "stopped"     // annotation: on objects that STOP stopped; has the values that START restores
-	Images     = prefix + "images"      // annotation: on pods; the images that their names stood for
+	Stopped    = prefix + "stopped"     // annotation: on stopped objects; the values that START restores
+	Images     = prefix + "images"      // annotation: on pods; the images that their image names meant
 	Manifests  = prefix + "manifests"   // the type of the Secret with the kept manifests
-	ValuesOf   = prefix + "values-of"   // annotation: on pods; what the ConfigMaps with values contain that they use
+	ValuesOf   = prefix + "values-of"   // annotation: on pods; the content of the ConfigMaps with values that they use
 )
 
 // The annotations that authors may write on objects.
@@ -52,8 +52,8 @@ func hashName(app string) string {
 	return "x-" + hex.EncodeToString(sum[:10])
 }
 
-// Value is the value of our labels for an application: its name if that is a
-// valid label value, else a hash of it.
+// Value is the value of our labels for an application: its name if that is a valid
+// label value, otherwise a hash of it.
 func Value(app string) string {
 	if labelValue.MatchString(app) && !strings.HasPrefix(app, "x-") {
 		return app

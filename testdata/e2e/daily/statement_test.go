@@ -128,7 +128,7 @@ func TestStatements(t *testing.T) {
 
 	before := e2e.Unchanging(d.MustState(t))
 	refused := map[string]string{
-		edited(whole("2", ""), same):     "no signed statement, and keys are bound to applications",
+		edited(whole("2", ""), same):     "no signed statement, but keys are bound to applications",
 		edited(whole("2", "till"), same): `till.pub may not sign for application "shop", only for till*`,
 		edited(whole("2", "fleet"), func(m *artifact.Metadata) { m.Statement = first }): `it is about version "1", and the artifact has "2"`,
 	}
