@@ -86,7 +86,7 @@ var rules = []rule{
 	{
 		why:   "a deployment can be understood without the operator's extras",
 		from:  []string{"modules/deploy"},
-		never: []string{"modules/backup", "modules/reconcile", "modules/view", "modules/serve"},
+		never: []string{"modules/backup", "modules/reconcile", "modules/view", "modules/serve", "modules/client", "cmd"},
 	},
 }
 

@@ -94,8 +94,8 @@ type Deployment struct {
 	To           string `json:"to"`             // the release it brings
 	// Overwrites: loading To overwrites components that releases on the device
 	// need. Each such release has copies of them (see App.Saved).
-	Overwrites bool   `json:"overwrites,omitempty"`
-	Phase      string `json:"phase"`
+	Overwrites bool  `json:"overwrites,omitempty"`
+	Phase      Phase `json:"phase"`
 	// BootID is the boot of the machine in which the phase was entered. Data not synced
 	// in that boot must be verified in a later one.
 	BootID  string    `json:"boot_id,omitempty"`
@@ -147,9 +147,13 @@ type Leader struct {
 	Release     string `json:"release"` // the one that it brings
 }
 
+// Phase is the progress of a deployment. Package journal of the update module says what
+// the phases are.
+type Phase string
+
 // Step is a phase that a deployment entered.
 type Step struct {
-	Phase string    `json:"phase"`
+	Phase Phase     `json:"phase"`
 	At    time.Time `json:"at"`
 	// Error is the last error in the phase.
 	Error string `json:"error,omitempty"`

@@ -153,7 +153,7 @@ func findOpen(s *store.Store, name string) (*store.App, error) {
 // isCommitted refuses an update that has been committed, or that failed and was left to a
 // person.
 func isCommitted(a *store.App) error {
-	switch journal.Phase(a.Deployment.Phase) {
+	switch a.Deployment.Phase {
 	case journal.Committed, journal.Cleaning, journal.Failed:
 		return abortTooLate(a)
 	}

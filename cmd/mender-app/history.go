@@ -184,7 +184,7 @@ func (p *program) deployment(app, number string) error {
 		if s.Error != "" && s.Error != r.Error {
 			text += ": " + device.OneLine(s.Error)
 		}
-		rows = append(rows, []string{s.Phase, text})
+		rows = append(rows, []string{string(s.Phase), text})
 	}
 	for _, c := range changed.Components {
 		rows = append(rows, []string{c.Type, device.OneLine(c.URL) + " " + changeText(c)})

@@ -64,7 +64,7 @@ func many(t testing.TB) *devicetest.Device {
 			r := store.Record{ID: strconv.Itoa(n), Number: int64(n + 1), Application: name, ArtifactName: name + "-r", From: "499-r", To: "500-r", Status: store.StatusInstalled,
 				Driver: "mender", Asked: &store.Asked{How: store.AskedByClient}, Started: begin.Add(time.Duration(n) * time.Hour), Measured: &store.Measured{Received: 1 << 20, Written: 2 << 20}}
 			r.Ended = r.Started.Add(40 * time.Second)
-			for j, phase := range []string{"downloading", "loaded", "installing", "installed", "committed", "cleaning"} {
+			for j, phase := range []store.Phase{"downloading", "loaded", "installing", "installed", "committed", "cleaning"} {
 				r.Steps = append(r.Steps, store.Step{Phase: phase, At: r.Started.Add(time.Duration(j) * 6 * time.Second), End: r.Ended, Outcome: store.OutcomeDone})
 			}
 			line, err := json.Marshal(r)

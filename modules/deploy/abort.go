@@ -109,7 +109,7 @@ func (e *Engine) beginSteps(ctx context.Context, a *store.App, ev journal.Event)
 		watched, stop = watchAbort(ctx, a)
 		return watched, stop, nil
 	}
-	switch journal.Phase(a.Deployment.Phase) {
+	switch a.Deployment.Phase {
 	case journal.Downloading, journal.Loaded, journal.Installing, journal.Installed:
 		if reason := abortRequested(a); reason != nil {
 			a.Deployment.Error = reason.Error() // the next write of the state keeps it
@@ -122,7 +122,7 @@ func (e *Engine) beginSteps(ctx context.Context, a *store.App, ev journal.Event)
 // endAbort ends the request when the deployment ends: it runs the hook post-abort if the
 // previous release is back.
 func (e *Engine) endAbort(ctx context.Context, a *store.App) error {
-	if journal.Phase(a.Deployment.Phase) == journal.RolledBack && abortRequested(a) != nil {
+	if a.Deployment.Phase == journal.RolledBack && abortRequested(a) != nil {
 		if err := e.hooks().Aborted(ctx, a); err != nil {
 			return err
 		}

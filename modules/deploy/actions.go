@@ -167,7 +167,7 @@ func (e *Engine) discard(ctx context.Context, a *store.App) error {
 func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 	d := a.Deployment
 	id := d.To
-	if journal.Phase(d.Phase) == journal.RollingBack || journal.Phase(d.Phase) == journal.RolledBack {
+	if d.Phase == journal.RollingBack || d.Phase == journal.RolledBack {
 		if id = d.From; id == "" {
 			return nil
 		}
@@ -179,7 +179,7 @@ func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 	if err := t.makeDurable(ctx); err != nil {
 		return err
 	}
-	if journal.Phase(d.Phase) != journal.Downloading {
+	if d.Phase != journal.Downloading {
 		return nil
 	}
 	t.r.Complete = true
@@ -364,7 +364,7 @@ func (e *Engine) enter(a *store.App, p journal.Phase) error {
 	if d.Changed == nil && (p == journal.Cleaning || p == journal.RolledBack || p == journal.Failed) {
 		d.Changed = journal.Changes(a, d.From, d.To)
 	}
-	e.Transcript.Follow(e.Store, a.Name, d.Number, d.Phase)
+	e.Transcript.Follow(e.Store, a.Name, d.Number, string(d.Phase))
 	e.Log.Debug("phase", "app", a.Name, "state", string(p))
 	if err := a.Save(); err != nil {
 		return err

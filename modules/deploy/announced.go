@@ -5,38 +5,16 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// This file tells what an artifact's metadata says about its components. The
-// metadata is verified before the payload, so it bounds what the payload may cost.
-
-// announcedComponent finds a component of a release in the metadata; ok is false for an
-// artifact that does not name its components (the shell reference's).
-func announcedComponent(m *artifact.Metadata, c store.Component) (found artifact.Component, ok bool) {
-	for _, n := range m.Components {
-		if n.Digest == c.Digest && n.URL == c.URL {
-			return n, true
-		}
-	}
-	return found, false
-}
-
-// payloadBytes is the size of an image in the payload, 0 if it is not announced.
-func payloadBytes(m *artifact.Metadata, d image.Digest) int64 {
-	for _, n := range m.Components {
-		if n.Digest == d {
-			return n.PayloadBytes
-		}
-	}
-	return 0
-}
+// This file tells the store and sub-modules what an artifact's metadata says about its
+// components.
 
 // announcedBases are the components that the delta of a component needs.
 func announcedBases(m *artifact.Metadata, c store.Component) (list []submodules.Component) {
-	n, _ := announcedComponent(m, c)
+	n, _ := m.Component(c.URL, c.Digest)
 	for _, b := range n.Bases {
 		list = append(list, baseComponent(n.Type, b))
 	}
@@ -49,39 +27,10 @@ func baseComponent(typ string, b artifact.Base) submodules.Component {
 	return submodules.Component{Type: typ, URL: b.URL, Digest: b.Digest, DiffIDs: b.DiffIDs}
 }
 
-// oldImages are the images that have the old content of the delta of an image: its
-// bases, and images of this artifact that are loaded already and have a layer that the
-// delta omits. others are the further images that are loaded already.
-func oldImages(m *artifact.Metadata, c store.Component, loaded map[image.Digest]bool) (bases, others []artifact.Base) {
-	n, _ := announcedComponent(m, c)
-	bases = slices.Clone(n.Bases)
-	known := map[image.Digest]bool{n.Digest: true}
-	for _, b := range bases {
-		known[b.Digest] = true
-	}
-	omitted := map[image.Digest]bool{}
-	for _, layer := range n.Layers {
-		omitted[layer.DiffID] = layer.Encoding == artifact.EncodingOmitted
-	}
-	for _, o := range m.Components {
-		if o.IsFile() || known[o.Digest] || !loaded[o.Digest] {
-			continue
-		}
-		known[o.Digest] = true
-		b := artifact.Base{URL: o.URL, Digest: o.Digest}
-		if slices.ContainsFunc(o.Layers, func(layer artifact.Layer) bool { return omitted[layer.DiffID] }) {
-			bases = append(bases, b)
-		} else {
-			others = append(others, b)
-		}
-	}
-	return bases, others
-}
-
 // announcedContent is what is announced of the content of an image; nil for a file, which is
 // compared with its digest, and if nothing is announced.
 func announcedContent(m *artifact.Metadata, c store.Component) *submodules.Announced {
-	n, ok := announcedComponent(m, c)
+	n, ok := m.Component(c.URL, c.Digest)
 	switch {
 	case c.Type != artifact.ComponentImage, !ok && m.Sizes == nil:
 		return nil
@@ -96,27 +45,6 @@ func announcedContent(m *artifact.Metadata, c store.Component) *submodules.Annou
 		a.Layers = append(a.Layers, submodules.AnnouncedLayer{Size: layer.Size, Unpacked: layer.Unpacked, Encoding: string(layer.Encoding)})
 	}
 	return a
-}
-
-// checkKind compares the form of an image in the payload with the announced format.
-func checkKind(m *artifact.Metadata, info artifact.ImageInfo) error {
-	for _, n := range m.Components {
-		if n.Digest != info.Digest {
-			continue
-		}
-		want := artifact.KindFull
-		if n.Format == artifact.FormatDelta {
-			want = artifact.KindDelta
-		}
-		have := info.Kind
-		if n.IsFile() && have == artifact.KindReferenceDelta {
-			have = artifact.KindDelta
-		}
-		if have != want {
-			return fmt.Errorf("%w: it is not in the format that the metadata announces, %s", artifact.ErrPayload, n.Format)
-		}
-	}
-	return nil
 }
 
 // announcedNames finds the components for an image of the payload: one for each of its names, with

@@ -158,7 +158,7 @@ func (e *Engine) settle(ctx context.Context, installed, incoming string) error {
 // client believes is installed.
 func (e *Engine) settleApp(ctx context.Context, a *store.App, installed string) error {
 	d := a.Deployment
-	e.Log.Info("settling an interrupted deployment", "app", a.Name, "artifact", d.ArtifactName, "state", d.Phase)
+	e.Log.Info("settling an interrupted deployment", "app", a.Name, "artifact", d.ArtifactName, "state", string(d.Phase))
 	if d.Leader != nil {
 		return e.settleMember(ctx, a)
 	}

@@ -139,7 +139,7 @@ func phaseOf(a *store.App) journal.Phase {
 	if a.Deployment == nil {
 		return journal.None
 	}
-	return journal.Phase(a.Deployment.Phase)
+	return a.Deployment.Phase
 }
 
 // touchedPhaseOf applies journal.Touched to the phase of a's deployment.

@@ -49,7 +49,7 @@ func (e *Engine) handleEvent(ctx context.Context, a *store.App, ev journal.Event
 // follow has what is said kept in the log of a's deployment.
 func (e *Engine) follow(a *store.App) {
 	if a.Deployment != nil {
-		e.Transcript.Follow(e.Store, a.Name, a.Deployment.Number, a.Deployment.Phase)
+		e.Transcript.Follow(e.Store, a.Name, a.Deployment.Number, string(a.Deployment.Phase))
 	}
 }
 

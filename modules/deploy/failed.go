@@ -58,5 +58,5 @@ func StaysFailed(s *store.Store, tree *modules.Tree) bool {
 		return false
 	}
 	a, err := s.App(meta.ApplicationName)
-	return err == nil && a.Deployment != nil && journal.Phase(a.Deployment.Phase) == journal.Failed
+	return err == nil && a.Deployment != nil && a.Deployment.Phase == journal.Failed
 }

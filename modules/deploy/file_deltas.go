@@ -111,7 +111,7 @@ func hasFile(s *store.Store, app string, b artifact.Base) bool {
 // makes, -1 if that is not announced. Of an artifact of the shell reference the
 // name of the base may end with its digest.
 func deltaBase(a *store.App, m *artifact.Metadata, info artifact.ImageInfo, c store.Component) (base artifact.Base, size int64) {
-	if n, _ := announcedComponent(m, c); len(n.Bases) > 0 {
+	if n, _ := m.Component(c.URL, c.Digest); len(n.Bases) > 0 {
 		return n.Bases[0], n.Size
 	}
 	base = artifact.Base{URL: info.URLCurrent, Digest: info.SumCurrent}

@@ -124,7 +124,7 @@ func (f *Forecast) Time(s *store.Store) {
 // that a person took back afterwards counts too.
 func pastTimes(records []store.Record, like func(*store.Record) bool) (took []time.Duration) {
 	for _, r := range slices.Backward(records) {
-		i := slices.IndexFunc(r.Steps, func(s store.Step) bool { return s.Phase == string(journal.Installed) })
+		i := slices.IndexFunc(r.Steps, func(s store.Step) bool { return s.Phase == journal.Installed })
 		if r.Status != store.StatusInstalled && r.Status != store.StatusRolledBack || i < 0 || !like(&r) {
 			continue
 		}

@@ -21,7 +21,7 @@ func TestTime(t *testing.T) {
 		start = start.Add(time.Hour)
 		r := store.Record{ID: start.String(), Application: "shop", From: from, Status: status, Started: start, Ended: start.Add(time.Hour), Measured: &store.Measured{Received: received}}
 		if seconds != 0 {
-			r.Steps = []store.Step{{Phase: string(journal.Installed), At: start.Add(time.Duration(seconds) * time.Second)}}
+			r.Steps = []store.Step{{Phase: journal.Installed, At: start.Add(time.Duration(seconds) * time.Second)}}
 		}
 		require.NoError(t, s.AddHistory(r))
 	}

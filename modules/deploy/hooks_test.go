@@ -73,7 +73,7 @@ func (f *fakeHooks) Run(_ context.Context, c hooks.Call) error {
 		name = f.release(c.Manifests)
 		a := f.g.app(f.g.t, c.Application)
 		if d := a.Deployment; d != nil && c.Manifests == a.ReleaseManifests(d.To) && !d.Reused {
-			accepted := d.Phase != string(journal.Downloading) && (d.Phase != string(journal.Loaded) || f.state == modules.ArtifactInstall)
+			accepted := d.Phase != journal.Downloading && (d.Phase != journal.Loaded || f.state == modules.ArtifactInstall)
 			require.True(f.g.t, accepted, "%s of content that was not accepted, in phase %s, state %s", c.Name, d.Phase, f.state)
 		}
 	}

@@ -161,12 +161,12 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 		return err
 	}
 	if l.header.Members[info.Digest] != nil {
-		info.Size = payloadBytes(l.header.Meta, info.Digest)
+		info.Size = l.header.Meta.PayloadBytes(info.Digest)
 		if info.Kind == artifact.KindShared {
 			info.Kind = artifact.KindDelta // the shared part and the rest are one delta
 		}
 	}
-	if err := checkKind(l.header.Meta, info); err != nil {
+	if err := l.header.Meta.CheckKind(info); err != nil {
 		return err
 	}
 	if l.rebuilds(names[0], info.Kind) {

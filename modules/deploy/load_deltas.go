@@ -129,7 +129,7 @@ func (l *loader) makeImage(ctx context.Context, names []store.Component, tmp, pa
 		}
 		return makeImage(ctx, q)
 	}
-	bases, others := oldImages(l.header.Meta, names[0], l.loaded)
+	bases, others := l.header.Meta.OldImages(names[0].URL, names[0].Digest, l.loaded)
 	err = apply(bases)
 	// A layer's delta may also use files of an image that this artifact has brought
 	// before. Only the delta itself says of which.

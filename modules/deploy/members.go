@@ -79,7 +79,7 @@ func (e *Engine) installMembers(ctx context.Context, leader *store.App) error {
 
 func (e *Engine) installMember(ctx context.Context, leader *store.App, m store.Member) error {
 	a, err := e.member(leader, m)
-	if err == nil && a != nil && !goesOn[journal.Phase(a.Deployment.Phase)] {
+	if err == nil && a != nil && !goesOn[a.Deployment.Phase] {
 		err, a = e.undoMember(ctx, a), nil
 	}
 	if err != nil {

@@ -274,7 +274,7 @@ func TestResumeGoesByClass(t *testing.T) {
 		require.NoError(t, err)
 		r.ID = a.NextID("next")
 		require.NoError(t, a.PutRelease(r))
-		a.Deployment = &store.Deployment{ID: r.ID, From: a.Current, To: r.ID, Driver: "mender", Phase: string(journal.Downloading)}
+		a.Deployment = &store.Deployment{ID: r.ID, From: a.Current, To: r.ID, Driver: "mender", Phase: journal.Downloading}
 		require.NoError(t, a.Save())
 	}
 	found, err := g.engine().Resume(t.Context(), "", "")

@@ -16,7 +16,7 @@ import (
 // outcomes are the steps of a record with their outcomes.
 func outcomes(r store.Record) (list []string) {
 	for _, s := range r.Steps {
-		list = append(list, s.Phase+" "+s.Outcome)
+		list = append(list, string(s.Phase)+" "+s.Outcome)
 	}
 	return list
 }

@@ -21,7 +21,7 @@ func isReferenced(a *store.App, id string) bool {
 		return true
 	}
 	d := a.Deployment
-	return d != nil && (id == d.From && journal.Phase(d.Phase) != journal.Cleaning || id == d.To)
+	return d != nil && (id == d.From && d.Phase != journal.Cleaning || id == d.To)
 }
 
 // referencesTo returns a function that reports whether a release other than doomed, or a

@@ -190,7 +190,7 @@ func (e *Engine) bringUp(ctx context.Context, name string) error {
 		return err
 	}
 	id := a.Current
-	if d := a.Deployment; d != nil && (journal.Phase(d.Phase) == journal.Installed || journal.Phase(d.Phase) == journal.Committed) {
+	if d := a.Deployment; d != nil && (d.Phase == journal.Installed || d.Phase == journal.Committed) {
 		id = d.To
 	}
 	if id == "" {

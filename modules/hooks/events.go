@@ -282,7 +282,7 @@ func (es Events) Leaving(ctx context.Context, a *store.App) error {
 
 // accepted is the new release of a's deployment if its content was accepted; "" otherwise.
 func accepted(a *store.App) string {
-	if slices.ContainsFunc(a.Deployment.Steps, func(s store.Step) bool { return s.Phase == string(journal.Installing) }) {
+	if slices.ContainsFunc(a.Deployment.Steps, func(s store.Step) bool { return s.Phase == journal.Installing }) {
 		return a.Deployment.To
 	}
 	return ""

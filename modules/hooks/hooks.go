@@ -1,5 +1,5 @@
 // Package hooks runs the programs that an application or a device's integrator
-// provides for moments of a release's life: before it is rolled out, after it was
+// provides for events of a release's life: before it is rolled out, after it was
 // stopped, and so on. docs/POLICY.md describes their contract.
 //
 // A hook is hostile until it has ended: its time, its output and what it hands on are
@@ -50,7 +50,7 @@ type Runner struct {
 	Sleep func(ctx context.Context, d time.Duration) error
 }
 
-// Call is one moment of one application.
+// Call is one event of one application.
 type Call struct {
 	// Own is the hook of a release in the directory Manifests. Without a name the
 	// release has none, and only those of the device are run.

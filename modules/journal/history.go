@@ -67,7 +67,7 @@ type Notice struct {
 // Entered tells that a deployment has entered its phase.
 func (c *Caller) Entered(app string, d *store.Deployment) {
 	if c.Tell != nil {
-		c.Tell(Notice{App: app, Number: d.Number, Artifact: d.ArtifactName, Release: d.To, Phase: d.Phase})
+		c.Tell(Notice{App: app, Number: d.Number, Artifact: d.ArtifactName, Release: d.To, Phase: string(d.Phase)})
 	}
 }
 
@@ -125,7 +125,7 @@ func ended(steps []store.Step, status string, end time.Time) []store.Step {
 		next := None
 		s.End = end
 		if i+1 < len(steps) {
-			next, s.End = Phase(steps[i+1].Phase), steps[i+1].At
+			next, s.End = steps[i+1].Phase, steps[i+1].At
 		}
 		s.Outcome = outcome(s, next, status)
 	}
@@ -134,7 +134,7 @@ func ended(steps []store.Step, status string, end time.Time) []store.Step {
 
 // outcome is how a step ended before the phase next; None: it was the last one.
 func outcome(s *store.Step, next Phase, status string) string {
-	p := Phase(s.Phase)
+	p := s.Phase
 	back := next == RollingBack || next == RolledBack || next == Failed
 	switch {
 	case p == Failed, p == Cleaning && next == None:
@@ -198,13 +198,13 @@ const maxSteps = 64
 
 // Enter notes in a journal that a phase is entered.
 func Enter(d *store.Deployment, p Phase, now time.Time) {
-	if d.Phase != string(p) || len(d.Steps) == 0 {
-		d.Steps = append(d.Steps, store.Step{Phase: string(p), At: now})
+	if d.Phase != p || len(d.Steps) == 0 {
+		d.Steps = append(d.Steps, store.Step{Phase: p, At: now})
 		if len(d.Steps) > maxSteps {
 			d.Steps = slices.Delete(d.Steps, maxSteps/2, maxSteps/2+1)
 		}
 	}
-	d.Phase, d.Updated = string(p), now
+	d.Phase, d.Updated = p, now
 	if p == Installed || p == Loaded {
 		d.Error = ""
 	}
@@ -212,7 +212,7 @@ func Enter(d *store.Deployment, p Phase, now time.Time) {
 
 // StatusOf is how a deployment ended. failed: its release failed to start, and stays.
 func StatusOf(d *store.Deployment, failed bool) string {
-	switch p := Phase(d.Phase); {
+	switch p := d.Phase; {
 	case p == Cleaning && failed, p == RollingBack:
 		return store.StatusFailed
 	case p == Cleaning:

@@ -8,12 +8,14 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+
+	"github.com/mender-app/mender-app/store"
 )
 
 // Phase is the progress of a deployment. It is written to the journal before its
 // work begins. After a crash, nothing beyond the recorded phase can therefore
 // have happened. The strings are part of store/FORMAT.md.
-type Phase string
+type Phase = store.Phase
 
 // The phases.
 const (

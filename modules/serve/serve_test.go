@@ -428,7 +428,7 @@ func TestEvents(t *testing.T) {
 	stream := open("/v1/events?app=shop", "")
 	a, err := s.Store.App("shop")
 	require.NoError(t, err)
-	step := func(phase string) {
+	step := func(phase store.Phase) {
 		t.Helper()
 		a.Deployment.Phase = phase
 		a.Deployment.Steps = append(a.Deployment.Steps, store.Step{Phase: phase, At: time.Now()})

@@ -75,7 +75,7 @@ func events(s *store.Store, name string, records []store.Record) (list []Event, 
 // entered makes an event for each step.
 func entered(base Event, steps []store.Step) (list []Event) {
 	for _, step := range steps {
-		base.At, base.Event, base.Phase = step.At, Entered, step.Phase
+		base.At, base.Event, base.Phase = step.At, Entered, string(step.Phase)
 		list = append(list, base)
 	}
 	return list

@@ -107,7 +107,7 @@ func Read(s *store.Store, name string) (*Application, error) {
 
 // stateOf returns the state of an application with an open deployment.
 func stateOf(s *store.Store, d *store.Deployment) string {
-	switch journal.Phase(d.Phase) {
+	switch d.Phase {
 	case journal.Loaded:
 		return Loaded
 	case journal.Installed:

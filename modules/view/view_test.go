@@ -27,7 +27,7 @@ func shop(t *testing.T, phase journal.Phase) *store.Store {
 	a.Current = "1-shop-1"
 	require.NoError(t, a.Point(a.Current))
 	if phase != journal.None {
-		a.Deployment = &store.Deployment{ID: "2", ArtifactName: "shop-2", From: "1-shop-1", To: "2-shop-2", Phase: string(phase)}
+		a.Deployment = &store.Deployment{ID: "2", ArtifactName: "shop-2", From: "1-shop-1", To: "2-shop-2", Phase: phase}
 	}
 	require.NoError(t, a.Save())
 	return s

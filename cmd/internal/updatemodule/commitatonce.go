@@ -54,6 +54,6 @@ func unimpeded(dir string, tree *modules.Tree) bool {
 	if err != nil || a.Deployment == nil || a.Deployment.Error != "" {
 		return false
 	}
-	phase := journal.Phase(a.Deployment.Phase)
+	phase := a.Deployment.Phase
 	return phase == journal.Loaded || phase == journal.Installed
 }
