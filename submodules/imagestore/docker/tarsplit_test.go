@@ -18,10 +18,11 @@ import (
 func splitTar(t testing.TB, layer []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
-	r, err := asm.NewInputTarStream(bytes.NewReader(layer), storage.NewJSONPacker(&out), nil)
+	r, done, err := asm.NewInputTarStreamWithDone(bytes.NewReader(layer), storage.NewJSONPacker(&out), nil)
 	require.NoError(t, err)
 	_, err = io.Copy(io.Discard, r)
 	require.NoError(t, err)
+	require.NoError(t, <-done)
 	return out.Bytes()
 }
 
