@@ -70,7 +70,7 @@ func checkLayer(o submodules.Override) error {
 			svc, _ := services[name].(map[string]any)
 			for _, key := range imageKeys {
 				if _, has := svc[key]; has {
-					return invalid("override %s: service %s has %s, and the images of a release are those that its artifact brings", o.Name, name, key)
+					return invalid("override %s: service %s has %s, but the images of a release must come from its artifact", o.Name, name, key)
 				}
 			}
 		}
