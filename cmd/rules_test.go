@@ -175,12 +175,13 @@ func TestImports(t *testing.T) {
 // renames are the calls that put a file into place.
 var renames = []string{"Rename", "Renameat", "Renameat2"}
 
-// Files are put into place by store/durable, which syncs the directory, or by output,
+// Files are put into place by store/durable, which syncs the directory, or by
+// artifact/output,
 // which replaces nothing but regular files, where a person names them. What works in a
 // directory of its own may rename.
 func TestOnlyDurableAndOutputRename(t *testing.T) {
 	mayRename := []string{
-		"store/durable", "store/durable/fulltree", "output",
+		"store/durable", "store/durable/fulltree", "artifact/output",
 		"modules/deploy",     // an archive that is unpacked for one call
 		"generator/source",   // the cache
 		"submodules/secrets", // a directory on a tmpfs
@@ -195,7 +196,7 @@ func TestOnlyDurableAndOutputRename(t *testing.T) {
 				return true
 			}
 			if from, ok := call.X.(*ast.Ident); ok && (from.Name == "os" || from.Name == "unix") && slices.Contains(renames, call.Sel.Name) {
-				t.Errorf("%s calls %s.%s; store/durable or output does that", f.dir, from.Name, call.Sel.Name)
+				t.Errorf("%s calls %s.%s; store/durable or artifact/output does that", f.dir, from.Name, call.Sel.Name)
 			}
 			return true
 		})

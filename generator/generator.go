@@ -20,11 +20,11 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/output"
 	"github.com/mender-app/mender-app/artifact/similar"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/source"
-	"github.com/mender-app/mender-app/output"
 )
 
 // Result is what Generate made.

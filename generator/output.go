@@ -4,7 +4,7 @@ import (
 	"context"
 	"io"
 
-	"github.com/mender-app/mender-app/output"
+	"github.com/mender-app/mender-app/artifact/output"
 )
 
 // createOutput begins a file that the caller named. Errors of the disk are of the type

@@ -4,7 +4,7 @@ import (
 	"context"
 	"io"
 
-	"github.com/mender-app/mender-app/output"
+	"github.com/mender-app/mender-app/artifact/output"
 )
 
 // SaveTo writes what SAVE saves to Path, or to Stdout for "-". A regular file appears

@@ -13,13 +13,13 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/output"
 	"github.com/mender-app/mender-app/cmd/internal/memory"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/source"
-	"github.com/mender-app/mender-app/output"
 )
 
 func deltaCommand() *cobra.Command {

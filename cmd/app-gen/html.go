@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/output"
 	"github.com/mender-app/mender-app/generator"
-	"github.com/mender-app/mender-app/output"
 )
 
 // pageFile is the value of --html: the file for a page; "" for none.

@@ -11,9 +11,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/output/outputtest"
 	"github.com/mender-app/mender-app/cmd/internal/devicetest"
 	"github.com/mender-app/mender-app/generator/gentest"
-	"github.com/mender-app/mender-app/output/outputtest"
 )
 
 // Every option that names an output treats a device, a pipe and a link there as package

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/output"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/inspect"
-	"github.com/mender-app/mender-app/output"
 )
 
 // placeholder stands for the platform in names, as platformName writes it.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mender-app/mender-app/output/outputtest"
+	"github.com/mender-app/mender-app/artifact/output/outputtest"
 )
 
 // SAVE treats a device, a pipe and a link at its path as package output says.

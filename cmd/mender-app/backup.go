@@ -17,11 +17,11 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/artifact/output"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/backup"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/settings"
-	"github.com/mender-app/mender-app/output"
 	"github.com/mender-app/mender-app/store"
 )
 

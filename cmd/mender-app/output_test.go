@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact/output/outputtest"
 	"github.com/mender-app/mender-app/cmd/internal/devicetest"
-	"github.com/mender-app/mender-app/output/outputtest"
 )
 
 // Every option and argument that names an output treats a device, a pipe and a link

@@ -19,9 +19,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/mender-app/mender-app/artifact/output"
 	"github.com/mender-app/mender-app/cmd/internal/redact"
 	"github.com/mender-app/mender-app/cmd/internal/version"
-	"github.com/mender-app/mender-app/output"
 	"github.com/mender-app/mender-app/store"
 )
 

@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mender-app/mender-app/output/outputtest"
+	"github.com/mender-app/mender-app/artifact/output/outputtest"
 	"github.com/mender-app/mender-app/testdata/bed"
 	"github.com/mender-app/mender-app/testdata/e2e"
 )

@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
-	"github.com/mender-app/mender-app/output"
-	"github.com/mender-app/mender-app/output/outputtest"
+	"github.com/mender-app/mender-app/artifact/output"
+	"github.com/mender-app/mender-app/artifact/output/outputtest"
 )
 
 // content is larger than a pipe holds.
