@@ -37,6 +37,11 @@ var rules = []rule{
 		never: []string{"modules"},
 	},
 	{
+		why:   "the module of a Mender client has no room for HTTP",
+		from:  []string{"cmd/app"},
+		never: []string{"net/http"},
+	},
+	{
 		why:  "a device has no room for the libraries of a build host",
 		from: []string{"cmd/app", "cmd/docker-compose", "cmd/k8s", "cmd/mender-app"},
 		never: []string{

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/modules/client/download"
+
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/artifact"
@@ -72,7 +74,7 @@ func (p *program) check(ctx context.Context, from string, k keyOptions) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, in.End(err)) }()
-	found, err := p.foresee(ctx, in, keys, noKeys, !client.IsURL(from))
+	found, err := p.foresee(ctx, in, keys, noKeys, !download.IsURL(from))
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/mender-app/mender-app/modules/client/download"
+
 	"golang.org/x/term"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
@@ -41,7 +43,7 @@ func (o *artifactOpener) Open(ctx context.Context, from string, signed bool, roo
 	if from == "-" {
 		return &artifactInput{Reader: meter.Interruptible(ctx, o.Stdin), End: func(error) error { return nil }}, nil
 	}
-	if client.IsURL(from) {
+	if download.IsURL(from) {
 		return o.openURL(ctx, from, signed, room)
 	}
 	f, err := os.Open(from)
@@ -58,14 +60,14 @@ func (o *artifactOpener) Open(ctx context.Context, from string, signed bool, roo
 // OpenToCheck opens a file or a URL whose artifact is not installed: what arrives from a
 // URL is not kept.
 func (o *artifactOpener) OpenToCheck(ctx context.Context, from string, signed bool) (*artifactInput, error) {
-	if !client.IsURL(from) {
+	if !download.IsURL(from) {
 		return o.Open(ctx, from, signed, nil)
 	}
 	dir, err := os.MkdirTemp("", "mender-app-check-")
 	if err != nil {
 		return nil, err
 	}
-	options := client.DownloadDefaults()
+	options := download.Defaults()
 	options.Dir, options.PlainHTTP = dir, signed
 	in, err := o.openDownload(ctx, from, options)
 	if err != nil {
@@ -81,7 +83,7 @@ func (o *artifactOpener) openURL(ctx context.Context, from string, signed bool, 
 	if err := s.Protect(); err != nil {
 		return nil, err
 	}
-	options := client.DownloadDefaults()
+	options := download.Defaults()
 	options.Dir, options.PlainHTTP, options.Room = s.Meta("download"), signed, room
 	if room == nil {
 		options.Room = func(bytes int64) error {
@@ -91,13 +93,13 @@ func (o *artifactOpener) openURL(ctx context.Context, from string, signed bool, 
 	return o.openDownload(ctx, from, options)
 }
 
-func (o *artifactOpener) openDownload(ctx context.Context, from string, options client.DownloadOptions) (*artifactInput, error) {
+func (o *artifactOpener) openDownload(ctx context.Context, from string, options download.Options) (*artifactInput, error) {
 	options.Log = func(line string) { o.Log.Warn(line) }
-	d, err := client.OpenDownload(ctx, from, options)
+	d, err := download.Open(ctx, from, options)
 	switch {
-	case errors.Is(err, client.ErrURL):
+	case errors.Is(err, download.ErrURL):
 		return nil, fmt.Errorf("%w: %w", device.ErrUsage, err)
-	case errors.Is(err, client.ErrDownloading):
+	case errors.Is(err, download.ErrBusy):
 		return nil, fmt.Errorf("%w: %w", client.ErrBusy, err)
 	case err != nil && context.Cause(ctx) != nil:
 		return nil, fmt.Errorf("%w: nothing was changed", context.Cause(ctx))
@@ -108,7 +110,7 @@ func (o *artifactOpener) openDownload(ctx context.Context, from string, options 
 		o.Log.Info("going on where an earlier download ended", "bytes", n)
 	}
 	return &artifactInput{Reader: d, Size: max(0, d.Size()), Move: d.Move, End: func(err error) error {
-		if errors.Is(err, client.ErrDownload) || err != nil && context.Cause(ctx) != nil {
+		if errors.Is(err, download.ErrFailed) || err != nil && context.Cause(ctx) != nil {
 			return d.Close()
 		}
 		return d.Discard()

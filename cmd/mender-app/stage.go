@@ -10,12 +10,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/modules/client/download"
+
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/table"
-	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/modules/view"
@@ -109,7 +110,7 @@ func (p *program) stage(ctx context.Context, from string, k stageOptions) (one *
 		return nil, change.Dropped(), err
 	}
 	defer func() { err = errors.Join(err, in.End(err)) }()
-	if in.Size == 0 && !client.IsURL(from) {
+	if in.Size == 0 && !download.IsURL(from) {
 		return nil, nil, fmt.Errorf("%w: %s is empty or not a file", device.ErrUsage, from)
 	}
 	bar := progress(p.stderr, p.json, in)

@@ -1,4 +1,4 @@
-package client
+package download
 
 import (
 	"bytes"
@@ -104,8 +104,8 @@ func (s *site) bytesServed() int {
 	return s.served
 }
 
-func (s *site) options(t *testing.T, dir string) DownloadOptions {
-	return DownloadOptions{
+func (s *site) options(t *testing.T, dir string) Options {
+	return Options{
 		Dir: dir, Attempts: 3, Wait: time.Millisecond, Progress: 1000, Patience: 10 * time.Second, Sync: 10_000,
 		Transport: s.Client().Transport, Log: func(l string) { t.Log(l) },
 	}
@@ -113,7 +113,7 @@ func (s *site) options(t *testing.T, dir string) DownloadOptions {
 
 func (s *site) open(t *testing.T, dir string) *Download {
 	t.Helper()
-	d, err := OpenDownload(t.Context(), s.URL+"/shop.mender", s.options(t, dir))
+	d, err := Open(t.Context(), s.URL+"/shop.mender", s.options(t, dir))
 	require.NoError(t, err)
 	return d
 }

@@ -1,4 +1,4 @@
-package client
+package download
 
 import (
 	"context"
@@ -21,7 +21,7 @@ const longestWait = time.Minute
 
 // newClient returns the client for a download. It follows up to ten redirects, never
 // from https to http.
-func newClient(o DownloadOptions) *http.Client {
+func newClient(o Options) *http.Client {
 	transport := o.Transport
 	if transport == nil {
 		transport = &http.Transport{
@@ -122,7 +122,7 @@ func (d *Download) fetch() error {
 // write appends to the file, and makes it durable from time to time.
 func (d *Download) write(p []byte) error {
 	if d.record.Size >= 0 && d.arrived+int64(len(p)) > d.record.Size {
-		return fmt.Errorf("%w: %s: the server sends more than the %d bytes that it announced", ErrDownload, shown(d.url), d.record.Size)
+		return fmt.Errorf("%w: %s: the server sends more than the %d bytes that it announced", ErrFailed, shown(d.url), d.record.Size)
 	}
 	if _, err := d.file.WriteAt(p, d.arrived); err != nil {
 		return err
@@ -161,11 +161,11 @@ func (d *Download) failed(err error) error {
 	reason := plain(err)
 	var hopeless *finalError
 	if errors.As(err, &hopeless) || isTrust(err) {
-		return fmt.Errorf("%w: %s: %w", ErrDownload, shown(d.url), reason)
+		return fmt.Errorf("%w: %s: %w", ErrFailed, shown(d.url), reason)
 	}
 	d.failures++
 	if d.failures >= d.options.Attempts {
-		return fmt.Errorf("%w: %s: %w; %d attempts have failed. What has arrived is kept: the same command goes on from there", ErrDownload, shown(d.url), reason, d.failures)
+		return fmt.Errorf("%w: %s: %w; %d attempts have failed. What has arrived is kept: the same command goes on from there", ErrFailed, shown(d.url), reason, d.failures)
 	}
 	pause := min(d.options.Wait<<min(d.failures-1, 16), longestWait)
 	var busy *busyError

@@ -1,4 +1,4 @@
-package client
+package download
 
 import (
 	"bytes"
@@ -24,7 +24,7 @@ func TestDownload(t *testing.T) {
 		require.EqualValues(t, size, d.Size())
 		require.True(t, bytes.Equal(s.file, all(t, d)))
 		_, err := s.tryOpen(t, dir)
-		require.ErrorIs(t, err, ErrDownloading)
+		require.ErrorIs(t, err, ErrBusy)
 		require.NoError(t, d.Close())
 
 		// The second time the server only says that the file is the same.
@@ -36,12 +36,12 @@ func TestDownload(t *testing.T) {
 		require.True(t, bytes.Equal(s.file, all(t, d)))
 		require.NoError(t, d.Discard())
 		require.NoFileExists(t, filepath.Join(dir, dataFile))
-		require.NoFileExists(t, filepath.Join(dir, downloadRecordFile))
+		require.NoFileExists(t, filepath.Join(dir, recordFile))
 	}
 }
 
 func (s *site) tryOpen(t *testing.T, dir string) (*Download, error) {
-	return OpenDownload(t.Context(), s.URL+"/shop.mender", s.options(t, dir))
+	return Open(t.Context(), s.URL+"/shop.mender", s.options(t, dir))
 }
 
 // A connection that is cut is continued where it ended.
@@ -93,24 +93,24 @@ func TestDamagedRecord(t *testing.T) {
 	for name, damage := range map[string]func(dir string) error{
 		"no file":   func(dir string) error { return os.Remove(filepath.Join(dir, dataFile)) },
 		"shorter":   func(dir string) error { return os.Truncate(filepath.Join(dir, dataFile), 5) },
-		"no record": func(dir string) error { return os.Remove(filepath.Join(dir, downloadRecordFile)) },
+		"no record": func(dir string) error { return os.Remove(filepath.Join(dir, recordFile)) },
 		"not JSON": func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, downloadRecordFile), []byte("{"), 0o600)
+			return os.WriteFile(filepath.Join(dir, recordFile), []byte("{"), 0o600)
 		},
 		"negative": func(dir string) error {
-			b, err := os.ReadFile(filepath.Join(dir, downloadRecordFile))
+			b, err := os.ReadFile(filepath.Join(dir, recordFile))
 			b = bytes.Replace(b, []byte(`"durable":`), []byte(`"durable":-`), 1)
-			return errors.Join(err, os.WriteFile(filepath.Join(dir, downloadRecordFile), b, 0o600))
+			return errors.Join(err, os.WriteFile(filepath.Join(dir, recordFile), b, 0o600))
 		},
 		"longer than the file is": func(dir string) error {
-			b, err := os.ReadFile(filepath.Join(dir, downloadRecordFile))
+			b, err := os.ReadFile(filepath.Join(dir, recordFile))
 			b = bytes.Replace(b, []byte(`"durable":`), []byte(`"durable":9`), 1)
-			return errors.Join(err, os.WriteFile(filepath.Join(dir, downloadRecordFile), b, 0o600))
+			return errors.Join(err, os.WriteFile(filepath.Join(dir, recordFile), b, 0o600))
 		},
 		"another URL": func(dir string) error {
-			b, err := os.ReadFile(filepath.Join(dir, downloadRecordFile))
+			b, err := os.ReadFile(filepath.Join(dir, recordFile))
 			b = bytes.Replace(b, []byte(`"url_sha256":"`), []byte(`"url_sha256":"0`), 1)
-			return errors.Join(err, os.WriteFile(filepath.Join(dir, downloadRecordFile), b, 0o600))
+			return errors.Join(err, os.WriteFile(filepath.Join(dir, recordFile), b, 0o600))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -162,7 +162,7 @@ func TestVersions(t *testing.T) {
 			return true
 		}
 		_, err := io.ReadAll(s.open(t, t.TempDir()))
-		require.ErrorIs(t, err, ErrDownload)
+		require.ErrorIs(t, err, ErrFailed)
 		require.ErrorContains(t, err, "the server has another version of the file now: run the command again")
 	})
 	t.Run("server without ranges", func(t *testing.T) {
@@ -297,12 +297,12 @@ func TestBadServers(t *testing.T) {
 				transport.MaxResponseHeaderBytes = 64 << 10
 				o.Transport = transport
 			}
-			d, err := OpenDownload(t.Context(), s.URL+"/shop.mender", o)
+			d, err := Open(t.Context(), s.URL+"/shop.mender", o)
 			if err == nil {
 				_, err = io.ReadAll(d)
 				require.NoError(t, d.Close())
 			}
-			require.ErrorIs(t, err, ErrDownload)
+			require.ErrorIs(t, err, ErrFailed)
 			require.ErrorContains(t, err, c.want)
 			require.Less(t, len(err.Error()), 500)
 			if c.asked > 0 {
@@ -327,13 +327,13 @@ func TestTooMuch(t *testing.T) {
 	}
 	d := s.open(t, t.TempDir())
 	_, err := io.ReadAll(d)
-	require.ErrorIs(t, err, ErrDownload)
+	require.ErrorIs(t, err, ErrFailed)
 	require.ErrorContains(t, err, "the server sends more than the 100000 bytes that it announced")
 	require.NoError(t, d.Close())
 }
 
 func TestRefusedURLs(t *testing.T) {
-	o := DownloadOptions{Dir: t.TempDir()}
+	o := Options{Dir: t.TempDir()}
 	for u, want := range map[string]string{
 		"http://example.com/a":             "is not https",
 		"http://u:secret@example.com/a?t=": "http://example.com/a is not https",
@@ -342,7 +342,7 @@ func TestRefusedURLs(t *testing.T) {
 		"https://u:secret@exa mple.com/a":  "not a URL",
 		"a":                                "not a URL",
 	} {
-		_, err := OpenDownload(t.Context(), u, o)
+		_, err := Open(t.Context(), u, o)
 		require.ErrorIs(t, err, ErrURL, u)
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "secret")
@@ -359,8 +359,8 @@ func TestUnknownCertificate(t *testing.T) {
 	s := newSite(t, 10)
 	o := s.options(t, t.TempDir())
 	o.Transport = nil
-	_, err := OpenDownload(t.Context(), s.URL, o)
-	require.ErrorIs(t, err, ErrDownload)
+	_, err := Open(t.Context(), s.URL, o)
+	require.ErrorIs(t, err, ErrFailed)
 	require.ErrorContains(t, err, "certificate")
 	require.NotContains(t, err.Error(), "attempts")
 }
@@ -379,13 +379,13 @@ func TestSecretsOfURL(t *testing.T) {
 	}
 	o := s.options(t, dir)
 	o.Log = func(l string) { said.WriteString(l) }
-	d, err := OpenDownload(t.Context(), strings.Replace(s.URL, "https://", "https://u:hunter2@", 1)+"/a?token=hunter3", o)
+	d, err := Open(t.Context(), strings.Replace(s.URL, "https://", "https://u:hunter2@", 1)+"/a?token=hunter3", o)
 	require.NoError(t, err)
 	_, err = io.ReadAll(d)
 	require.NoError(t, err)
 	require.NoError(t, d.Close())
 	require.Contains(t, said.String(), "/a: ")
-	record, err := os.ReadFile(filepath.Join(dir, downloadRecordFile))
+	record, err := os.ReadFile(filepath.Join(dir, recordFile))
 	require.NoError(t, err)
 	for _, text := range []string{said.String(), string(record)} {
 		require.NotContains(t, text, "hunter")
@@ -403,7 +403,7 @@ func TestNoRoom(t *testing.T) {
 		require.EqualValues(t, 100_000, bytes)
 		return full
 	}
-	_, err := OpenDownload(t.Context(), s.URL, o)
+	_, err := Open(t.Context(), s.URL, o)
 	require.ErrorIs(t, err, full)
 	require.Len(t, s.requests(), 1)
 	require.NoFileExists(t, filepath.Join(o.Dir, dataFile))
@@ -443,7 +443,7 @@ func TestCanceled(t *testing.T) {
 		return true
 	}
 	dir := t.TempDir()
-	d, err := OpenDownload(ctx, s.URL+"/shop.mender", s.options(t, dir))
+	d, err := Open(ctx, s.URL+"/shop.mender", s.options(t, dir))
 	require.NoError(t, err)
 	time.AfterFunc(100*time.Millisecond, func() { cancel(stop) })
 	n, err := io.Copy(io.Discard, d)

@@ -1,4 +1,19 @@
-package client
+// Package download reads an artifact over HTTP and keeps what has arrived in a file,
+// so that a cut connection or a restart of the machine costs only what is missing.
+//
+// The file lies in a private directory, beside a record of what it is: a hash of the
+// URL, the version that the server sent (its ETag or Last-Modified), the size, and how
+// many bytes are durable. The rest is asked for with a range request that holds for
+// that version only (RFC 9110, sections 13.1.5 and 14.2). Without a version the
+// download starts anew.
+//
+// The bytes are not trusted: whoever reads the artifact checks its checksums and its
+// signature. Memory is bounded, and so are the attempts, the wait for each, and the
+// bytes on the disk.
+//
+// It is written by hand because a download that survives a power cut needs that record
+// of durable bytes, which general download libraries do not keep.
+package download
 
 import (
 	"context"
@@ -20,34 +35,18 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// This file reads an artifact over HTTP and keeps what has arrived in a file,
-// so that a cut connection or a restart of the machine costs only what is missing.
-//
-// The file lies in a private directory, beside a record of what it is: a hash of the
-// URL, the version that the server sent (its ETag or Last-Modified), the size, and how
-// many bytes are durable. The rest is asked for with a range request that holds for
-// that version only (RFC 9110, sections 13.1.5 and 14.2). Without a version the
-// download starts anew.
-//
-// The bytes are not trusted: whoever reads the artifact checks its checksums and its
-// signature. Memory is bounded, and so are the attempts, the wait for each, and the
-// bytes on the disk.
-//
-// It is written by hand because a download that survives a power cut needs that record
-// of durable bytes, which general download libraries do not keep.
-
 // Errors a caller may branch on.
 var (
 	// ErrURL: the URL is not one to download from.
 	ErrURL = errors.New("not a URL to install from")
-	// ErrDownload: the server cannot be reached, or does not send the file.
-	ErrDownload = errors.New("the download failed")
-	// ErrDownloading: another process downloads.
-	ErrDownloading = errors.New("another download is running")
+	// ErrFailed: the server cannot be reached, or does not send the file.
+	ErrFailed = errors.New("the download failed")
+	// ErrBusy: another process downloads.
+	ErrBusy = errors.New("another download is running")
 )
 
-// DownloadOptions say where a download is kept and how long it is tried.
-type DownloadOptions struct {
+// Options say where a download is kept and how long it is tried.
+type Options struct {
 	// Dir is a private directory for one download. It must outlive a restart.
 	Dir string
 	// PlainHTTP also accepts http:// URLs.
@@ -71,21 +70,21 @@ type DownloadOptions struct {
 	Log func(line string)
 }
 
-// DownloadDefaults are the options for a device on a poor link, without Dir, Room and Log.
-func DownloadDefaults() DownloadOptions {
-	return DownloadOptions{Attempts: 10, Wait: time.Second, Progress: 16 << 10, Patience: time.Minute, Sync: 8 << 20}
+// Defaults are the options for a device on a poor link, without Dir, Room and Log.
+func Defaults() Options {
+	return Options{Attempts: 10, Wait: time.Second, Progress: 16 << 10, Patience: time.Minute, Sync: 8 << 20}
 }
 
 // A Download reads the file at a URL. It is not safe for concurrent use.
 type Download struct {
 	ctx     context.Context
-	options DownloadOptions
+	options Options
 	url     *url.URL
 	client  *http.Client
 	unlock  func()
 
 	file    *os.File
-	record  downloadRecord
+	record  record
 	arrived int64 // in the file; more than record.Durable are not durable yet
 	read    int64 // by the caller
 	resumed int64
@@ -97,8 +96,8 @@ type Download struct {
 	buffer     []byte
 }
 
-// downloadRecord is download.json in the directory: what the file beside it holds.
-type downloadRecord struct {
+// record is download.json in the directory: what the file beside it holds.
+type record struct {
 	URL     string `json:"url_sha256"` // hashed: a URL may have a password or a token
 	Version string `json:"version,omitempty"`
 	Size    int64  `json:"size"` // -1: the server did not say
@@ -106,16 +105,16 @@ type downloadRecord struct {
 }
 
 const (
-	downloadRecordFile = "download.json"
-	dataFile           = "artifact"
-	maxRecord          = 4 << 10
+	recordFile = "download.json"
+	dataFile   = "artifact"
+	maxRecord  = 4 << 10
 )
 
-// OpenDownload begins or resumes the download of a URL. It connects to the server, so that a
+// Open begins or resumes the download of a URL. It connects to the server, so that a
 // wrong URL and a full disk are errors before anything is read. A download of another
 // URL in the directory is removed. Close or Discard ends it, and the end of the context
 // stops it.
-func OpenDownload(ctx context.Context, rawURL string, o DownloadOptions) (*Download, error) {
+func Open(ctx context.Context, rawURL string, o Options) (*Download, error) {
 	u, err := parse(rawURL, o.PlainHTTP)
 	if err != nil {
 		return nil, err
@@ -126,7 +125,7 @@ func OpenDownload(ctx context.Context, rawURL string, o DownloadOptions) (*Downl
 	unlock, err := durable.Lock(filepath.Join(o.Dir, "lock"), "mender-app install")
 	var held *durable.HeldError
 	if errors.As(err, &held) {
-		return nil, ErrDownloading
+		return nil, ErrBusy
 	}
 	if err != nil {
 		return nil, err
@@ -176,7 +175,7 @@ func (d *Download) open() error {
 	sum := sha256.Sum256([]byte(d.url.String()))
 	same := d.earlier()
 	if d.record.URL != hex.EncodeToString(sum[:]) || !same {
-		d.record = downloadRecord{URL: hex.EncodeToString(sum[:]), Size: -1}
+		d.record = record{URL: hex.EncodeToString(sum[:]), Size: -1}
 		if err := d.remove(); err != nil {
 			return err
 		}
@@ -186,7 +185,7 @@ func (d *Download) open() error {
 		return err
 	}
 	if st, err := f.Stat(); err != nil || st.Size() < d.record.Durable {
-		d.record = downloadRecord{URL: d.record.URL, Size: -1} // the file is not what was recorded
+		d.record = record{URL: d.record.URL, Size: -1} // the file is not what was recorded
 	}
 	// A power cut may have lost bytes that are not durable.
 	if err := f.Truncate(d.record.Durable); err != nil {
@@ -236,7 +235,7 @@ func (d *Download) room(rest int64) error {
 
 // earlier reads the record of an earlier download.
 func (d *Download) earlier() bool {
-	f, err := os.Open(d.path(downloadRecordFile))
+	f, err := os.Open(d.path(recordFile))
 	if err != nil {
 		return false
 	}
@@ -282,7 +281,7 @@ func (d *Download) save() error {
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(d.path(downloadRecordFile), append(data, '\n'), 0o600)
+	return durable.WriteFile(d.path(recordFile), append(data, '\n'), 0o600)
 }
 
 // Close ends the download and keeps the received part for the next Open, if that can
@@ -324,7 +323,7 @@ func (d *Download) Discard() error {
 
 func (d *Download) remove() error {
 	var all error
-	for _, name := range []string{downloadRecordFile, dataFile} { // the record first
+	for _, name := range []string{recordFile, dataFile} { // the record first
 		if err := durable.Remove(d.path(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			all = errors.Join(all, err)
 		}
