@@ -14,7 +14,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/compose/cpus"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
@@ -56,7 +55,7 @@ func (s *session) Check(ctx context.Context) (submodules.Changes, error) {
 	if len(pl.existing) > 0 {
 		done = pl.model.done(all, readEnded(endedFile(s.req.App, s.manifestsOf(pl.existing))))
 	}
-	changes, err := pl.changes(old, images, cpus.Running(all), done)
+	changes, err := pl.changes(old, images, pinned(all), done)
 	if err != nil {
 		return none, err
 	}

@@ -19,7 +19,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/compose/bounds"
 )
 
 // command is the Compose command of this machine.
@@ -27,7 +26,7 @@ type command struct {
 	words   []string
 	version string
 	env     []string
-	bounds  *bounds.Bounds // nil for none
+	bounds  *bounds // nil for none
 }
 
 // limited is the command with bounds on memory and processor time: six lines of YAML
@@ -35,7 +34,7 @@ type command struct {
 // processor time it may take.
 func (c *command) limited(processor time.Duration) *command {
 	l := *c
-	l.bounds = &bounds.Bounds{Memory: bounds.Memory(), Processor: processor}
+	l.bounds = &bounds{Memory: composeMemory(), Processor: processor}
 	return &l
 }
 
@@ -162,15 +161,15 @@ func (c *command) run(ctx context.Context, dir string, stdout, stderr io.Writer,
 	cmd.WaitDelay = graceful
 	var tree []int
 	cmd.Cancel = func() error {
-		tree = bounds.Descendants(cmd.Process.Pid)
+		tree = descendants(cmd.Process.Pid)
 		for _, pid := range tree {
 			_ = syscall.Kill(pid, syscall.SIGTERM)
 		}
 		return cmd.Process.Signal(syscall.SIGTERM)
 	}
-	var over *bounds.Overrun
+	var over *overrun
 	if c.bounds != nil {
-		over = &bounds.Overrun{Writer: stderr}
+		over = &overrun{Writer: stderr}
 		cmd.Stderr = over
 	}
 	err := cmd.Start()

@@ -15,7 +15,6 @@ import (
 	"path/filepath"
 
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/compose/downtime"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
@@ -59,7 +58,7 @@ type session struct {
 	mustStart bool
 	engine    *docker.Engine // nil in RESTORE, which runs before the engine is up
 	// times measures a rollout of services; nil before it.
-	times    *downtime.Watch
+	times    *downtimeWatch
 	services model
 }
 

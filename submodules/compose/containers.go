@@ -27,6 +27,7 @@ const (
 	labelDir     = "com.docker.compose.project.working_dir"
 	labelOneoff  = "com.docker.compose.oneoff"
 	labelNetwork = "com.docker.compose.network"
+	labelVolume  = "com.docker.compose.volume"
 )
 
 // lostLayer is what Podman says, and with it the container's ID, when it can list no

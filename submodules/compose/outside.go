@@ -12,8 +12,6 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/template"
 	"gopkg.in/yaml.v3"
-
-	"github.com/mender-app/mender-app/submodules/compose/projectfiles"
 )
 
 // outsideKinds are the ways in which Compose files name other files that
@@ -67,7 +65,7 @@ func (p *project) checkFiles(set settings, env, shipped map[string]string, layer
 // inside refuses a path outside the manifests, unless its kind is allowed, and
 // every remote one. A relative path starts at base.
 func (c *fileCheck) inside(kind, name, base string) error {
-	if projectfiles.Remote(name) {
+	if isRemote(name) {
 		return invalid("%s names %s: nothing is fetched from elsewhere on the device", kind, name)
 	}
 	if slices.Contains(c.allowed, kind) {
@@ -107,7 +105,7 @@ func (c *fileCheck) file(name, base string) error {
 		return invalid("the compose files in %s are more than %d", c.dir, maxFiles)
 	}
 	c.seen[key] = true
-	text, err := projectfiles.Read(name)
+	text, err := readComposeFile(name)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil // Compose says so better
 	}
@@ -276,7 +274,7 @@ func (m model) reach(name string) (kinds []string) {
 		case "volume": // of the local driver, it may be a bind mount
 			source = m.Volumes[v.text("source")].DriverOpts["device"]
 		}
-		if projectfiles.RootOfDevice(source) {
+		if isRootOfDevice(source) {
 			kinds = append(kinds, "mount-root")
 			break
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/compose/bounds"
 )
 
 // reader reads projects with the real Compose, which needs no engine for it.
@@ -249,20 +248,20 @@ func TestAliasBomb(t *testing.T) {
 	r.write("compose.yaml", b.String())
 	p := &project{dir: r.dir, files: []string{filepath.Join(r.dir, "compose.yaml")}}
 	for _, c := range []struct {
-		bounds bounds.Bounds
+		bounds bounds
 		args   []string
 		says   string
 	}{
-		{bounds.Bounds{Memory: 160 << 20, Processor: time.Minute}, []string{"config", "--format", "json"}, "needed more than 160 MiB of memory"},
-		{bounds.Bounds{Memory: 1 << 30, Processor: 2 * time.Second}, []string{"config", "--format", "json"}, "after 2s of the processor's time"},
-		{bounds.Bounds{Memory: 160 << 20, Processor: time.Minute}, []string{"up", "--detach", "--pull", "never", "--no-build"}, "needed more than 160 MiB of memory"},
-		{bounds.Bounds{Memory: 1 << 30, Processor: 2 * time.Second}, []string{"up", "--detach", "--pull", "never", "--no-build"}, "after 2s of the processor's time"},
+		{bounds{Memory: 160 << 20, Processor: time.Minute}, []string{"config", "--format", "json"}, "needed more than 160 MiB of memory"},
+		{bounds{Memory: 1 << 30, Processor: 2 * time.Second}, []string{"config", "--format", "json"}, "after 2s of the processor's time"},
+		{bounds{Memory: 160 << 20, Processor: time.Minute}, []string{"up", "--detach", "--pull", "never", "--no-build"}, "needed more than 160 MiB of memory"},
+		{bounds{Memory: 1 << 30, Processor: 2 * time.Second}, []string{"up", "--detach", "--pull", "never", "--no-build"}, "after 2s of the processor's time"},
 	} {
 		l := *r.c
 		l.bounds = &c.bounds
 		out := submodules.Capped{Max: 1 << 20}
 		err := l.run(t.Context(), r.dir, &out, &tail{}, p.args(c.args...)...)
-		require.ErrorIs(t, err, bounds.ErrOver, "%v", c.args)
+		require.ErrorIs(t, err, errOverrun, "%v", c.args)
 		require.ErrorIs(t, err, submodules.ErrContent)
 		require.ErrorContains(t, err, c.says)
 	}

@@ -10,10 +10,6 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/compose/bounds"
-	"github.com/mender-app/mender-app/submodules/compose/cpus"
-	"github.com/mender-app/mender-app/submodules/compose/projectfiles"
-	"github.com/mender-app/mender-app/submodules/compose/volumes"
 )
 
 // project is a Compose project as Compose itself understands its files.
@@ -37,12 +33,12 @@ type project struct {
 
 // model is the part that we need of `docker compose config --format json`.
 type model struct {
-	Name     string                   `json:"name"`
-	Services map[string]service       `json:"services"`
-	Networks map[string]networkModel  `json:"networks"`
-	Volumes  map[string]volumes.Model `json:"volumes"`
-	Configs  map[string]fileObject    `json:"configs"`
-	Secrets  map[string]fileObject    `json:"secrets"`
+	Name     string                  `json:"name"`
+	Services map[string]service      `json:"services"`
+	Networks map[string]networkModel `json:"networks"`
+	Volumes  map[string]volumeModel  `json:"volumes"`
+	Configs  map[string]fileObject   `json:"configs"`
+	Secrets  map[string]fileObject   `json:"secrets"`
 }
 
 type service struct {
@@ -211,19 +207,19 @@ func (b *bounded) Write(p []byte) (int, error) {
 // installed. existing is the project of the containers that already run from dir, if
 // any. strict refuses files outside the manifests before Compose reads them.
 func (s *session) readProject(ctx context.Context, c *command, dir, existing string, strict bool) (*project, error) {
-	files, err := projectfiles.Find(dir)
+	files, err := findFiles(dir)
 	if err != nil {
 		return nil, err
 	}
 	p := &project{dir: dir, files: files, images: map[string]string{}, marked: map[string]bool{}}
-	shipped, err := projectfiles.Variables(dir, s.req.Values)
+	shipped, err := variables(dir, s.req.Values)
 	if err != nil {
 		return nil, err
 	}
-	if p.env, err = projectfiles.WriteEnv(shipped, s.req.TempDir); err != nil {
+	if p.env, err = writeEnv(shipped, s.req.TempDir); err != nil {
 		return nil, err
 	}
-	layers, err := projectfiles.WriteLayers(s.req.Overrides, s.req.TempDir)
+	layers, err := writeLayers(s.req.Overrides, s.req.TempDir)
 	if err != nil {
 		return nil, err
 	}
@@ -232,14 +228,14 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 			return nil, err
 		}
 	}
-	named, err := projectfiles.Named(p.dir, p.files)
+	named, err := namesProject(p.dir, p.files)
 	if err != nil {
 		return nil, err
 	}
 	if !named {
 		// A name in the files wins; -p would override it.
 		if p.name = existing; p.name == "" {
-			p.name = projectfiles.Name(s.req.App)
+			p.name = nameOfProject(s.req.App)
 		}
 	}
 	p.files = append(p.files, layers...)
@@ -252,7 +248,7 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 		case ctx.Err() != nil:
 			return nil, err
 		case out.Over: // that is why it was ended
-		case errors.Is(err, bounds.ErrOver):
+		case errors.Is(err, errOverrun):
 			return nil, fmt.Errorf("the compose files in %s: %w", dir, err)
 		case readCtx.Err() != nil:
 			return nil, invalid("Docker Compose does not read the compose files in %s within %v", dir, maxRead)
@@ -287,7 +283,7 @@ func (s *session) reserve(p *project, strict bool) error {
 	for name, svc := range p.model.Services {
 		labels[name] = svc.Labels
 	}
-	services, list, problems := cpus.Of(s.req.CPUSet, labels, submodules.OnlineCPUs())
+	services, list, problems := reservedCPUs(s.req.CPUSet, labels, submodules.OnlineCPUs())
 	for _, err := range problems {
 		if strict {
 			return err

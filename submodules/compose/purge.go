@@ -11,9 +11,6 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/compose/jobs"
-	"github.com/mender-app/mender-app/submodules/compose/projectfiles"
-	"github.com/mender-app/mender-app/submodules/compose/volumes"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
@@ -85,7 +82,7 @@ func (s *session) Purge(ctx context.Context) error {
 	if err := s.remove(ctx, list); err != nil {
 		return err
 	}
-	if err := jobs.Remove(ctx, s.engine.Client(), s.req.App, s.req.Logf); err != nil {
+	if err := removeCommands(ctx, s.engine.Client(), s.req.App, s.req.Logf); err != nil {
 		return err
 	}
 	for p := range projects {
@@ -128,7 +125,7 @@ func (s *session) Purge(ctx context.Context) error {
 // projectsOf returns the projects that the application without containers may have had: by
 // its manifests, and by its name.
 func (s *session) projectsOf(ctx context.Context) map[string]bool {
-	projects := map[string]bool{projectfiles.Name(s.req.App): true}
+	projects := map[string]bool{nameOfProject(s.req.App): true}
 	if s.req.Dir == "" {
 		return projects
 	}
@@ -177,8 +174,8 @@ func (s *session) tagsOf(img docker.Image, containers []string) []string {
 }
 
 // finder finds the application's volumes.
-func (s *session) finder() volumes.Finder {
-	return volumes.Finder{Engine: s.engine.Client(), Ours: s.owned, Log: s.req.Logf}
+func (s *session) finder() volumeFinder {
+	return volumeFinder{Engine: s.engine.Client(), Ours: s.owned, Log: s.req.Logf}
 }
 
 // Volumes implements submodules.VolumeLister.
@@ -195,7 +192,7 @@ func (s *session) Volumes(ctx context.Context) ([]submodules.Volume, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := volumes.CheckNamed(ours); err != nil {
+	if err := checkNamedVolumes(ours); err != nil {
 		return nil, err
 	}
 	was := runsAs(ours)
@@ -203,7 +200,7 @@ func (s *session) Volumes(ctx context.Context) ([]submodules.Volume, error) {
 	if err != nil {
 		return nil, err
 	}
-	if named, err := projectfiles.Named(dir, p.files); err != nil || !named && was != "" && was != projectfiles.Name(s.req.App) {
+	if named, err := namesProject(dir, p.files); err != nil || !named && was != "" && was != nameOfProject(s.req.App) {
 		return nil, cmp.Or(err, invalid("only the containers say that the project is %s, and they are removed: write name: %s into the compose files", was, was))
 	}
 	if !strings.HasPrefix(s.engine.Host(), "unix://") {
@@ -228,7 +225,7 @@ func (s *session) ExportManifest(ctx context.Context) error {
 		return submodules.Mark(fmt.Errorf("application %s is not installed: it has no containers", s.req.App), submodules.ErrNotFound)
 	}
 	from := s.manifestsOf(list)
-	err = projectfiles.Export(from, s.req.Dir)
+	err = exportFiles(from, s.req.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return submodules.Mark(fmt.Errorf("the manifests of application %s are gone from %s", s.req.App, from), submodules.ErrNotFound)
 	}

@@ -16,7 +16,6 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/volume"
 
-	"github.com/mender-app/mender-app/submodules/compose/volumes"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
@@ -99,7 +98,7 @@ func (inv inventory) remedy(c container.InspectResponse) (remedy, string) {
 		// It holds no data, unless it was to take over the volume without a name of one that
 		// is gone.
 		if !slices.ContainsFunc(c.Mounts, func(m container.MountPoint) bool {
-			return volumes.IsAnonymous(m.Name) && inv.users[m.Name] == 1
+			return isAnonymous(m.Name) && inv.users[m.Name] == 1
 		}) {
 			return clearOut, "it was made and never started"
 		}

@@ -15,8 +15,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/compose/downtime"
-	"github.com/mender-app/mender-app/submodules/compose/jobs"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
@@ -280,7 +278,7 @@ func (s *session) Rollout(ctx context.Context) error {
 		return err
 	}
 	before := s.restarts(ctx, pl)
-	s.services, s.times = pl.model, downtime.Begin(ctx, s.engine.Client(), labelService, pl.existing, s.req.Log)
+	s.services, s.times = pl.model, watchDowntime(ctx, s.engine.Client(), labelService, pl.existing, s.req.Log)
 	if err := s.repin(ctx, pl); err != nil {
 		return err
 	}
@@ -406,7 +404,7 @@ func (s *session) Stop(ctx context.Context) error {
 			}
 		}
 	}
-	if err := jobs.Remove(ctx, s.engine.Client(), s.req.App, s.req.Logf); err != nil {
+	if err := removeCommands(ctx, s.engine.Client(), s.req.App, s.req.Logf); err != nil {
 		return err
 	}
 	// Containers that Compose left: those of services that are no longer in its

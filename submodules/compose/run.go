@@ -8,7 +8,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/compose/jobs"
 )
 
 // Run implements submodules.CommandRunner. It moves no tag: the container is made from the
@@ -47,16 +46,16 @@ func (s *session) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"run", "--rm", "--no-deps", "-T", "--label", jobs.Label + "=" + s.req.App, "-e", submodules.EnvOldVersion + "=" + s.req.OldVersion,
+	args := []string{"run", "--rm", "--no-deps", "-T", "--label", labelRun + "=" + s.req.App, "-e", submodules.EnvOldVersion + "=" + s.req.OldVersion,
 		"-e", submodules.EnvNewVersion + "=" + s.req.NewVersion, name}
-	log := jobs.Lines(name, s.req.Log)
+	log := commandLines(name, s.req.Log)
 	output, complaints := &tail{log: log}, &tail{log: log}
-	err = jobs.Run(ctx, s.engine.Client(), s.req.App, s.req.Logf, func() error {
+	err = runInContainer(ctx, s.engine.Client(), s.req.App, s.req.Logf, func() error {
 		// Without bounds: the files were read with them, and what the command writes could
 		// look like the message of one.
 		return pl.compose.run(ctx, pl.dir, output, complaints, p.args(append(args, s.req.Words...)...)...)
 	})
 	output.flush()
 	complaints.flush()
-	return jobs.Reason(err, name, output.final(), complaints.final())
+	return commandReason(err, name, output.final(), complaints.final())
 }

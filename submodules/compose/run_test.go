@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/compose/jobs"
 )
 
 // RUN runs a command of the new release on the data of the old one, starts nothing else,
@@ -47,7 +46,7 @@ func TestRun(t *testing.T) {
 	require.Contains(t, b.log.String(), "web | wrote /data/migrated")
 	require.Equal(t, tags, b.tags(b.app+":1"))
 	left := func() []container.Summary {
-		list, err := b.cli.ContainerList(t.Context(), container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", jobs.Label+"="+b.app))})
+		list, err := b.cli.ContainerList(t.Context(), container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", labelRun+"="+b.app))})
 		require.NoError(t, err)
 		return list
 	}

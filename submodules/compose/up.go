@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/submodules"
-	"github.com/mender-app/mender-app/submodules/compose/bounds"
 )
 
 // upMargin is how long `docker compose up` may take beyond the deadline for health.
@@ -49,7 +48,7 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]int) error
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, bounds.ErrOver) {
+	if errors.Is(err, errOverrun) {
 		return fmt.Errorf("docker compose up failed half-way: %w", err)
 	}
 	if ctx.Err() != nil {
@@ -97,7 +96,7 @@ func (s *session) tryUp(ctx context.Context, pl *plan, before map[string]int) (*
 		if err == nil {
 			err = s.startAll(ctx, pl, said)
 		}
-		if ctx.Err() != nil || errors.Is(err, bounds.ErrOver) {
+		if ctx.Err() != nil || errors.Is(err, errOverrun) {
 			return said, err
 		}
 		var lerr error

@@ -1,7 +1,4 @@
-// Package jobs keeps the containers that a command of an application is run in: they
-// belong to no service, so nothing else stops and removes them. It must not know how they
-// are started.
-package jobs
+package compose
 
 import (
 	"cmp"
@@ -17,11 +14,15 @@ import (
 	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/filters"
 
+	"github.com/docker/docker/client"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
-// Label marks the containers. Its value is the application.
-const Label = "mender-app.run"
+// This file keeps the containers that a command of an application runs in. They belong to
+// no service, so nothing else stops and removes them.
+
+// labelRun marks the containers. Its value is the application.
+const labelRun = "mender-app.run"
 
 // maxLines is how many lines of a command's output are logged.
 const maxLines = 200
@@ -32,16 +33,10 @@ const patience = 2 * time.Second
 // pause is between two attempts to remove what somebody else removes.
 const pause = 50 * time.Millisecond
 
-// Engine is what is asked of the engine.
-type Engine interface {
-	ContainerList(ctx context.Context, o container.ListOptions) ([]container.Summary, error)
-	ContainerRemove(ctx context.Context, id string, o container.RemoveOptions) error
-}
-
-// Remove kills and removes the containers of an application's commands. A call that was
+// removeCommands kills and removes the containers of an application's commands. A call that was
 // killed may have left one, and the engine goes on with it.
-func Remove(ctx context.Context, e Engine, app string, log func(format string, args ...any)) error {
-	list, err := e.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", Label+"="+app))})
+func removeCommands(ctx context.Context, e *client.Client, app string, log func(format string, args ...any)) error {
+	list, err := e.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", labelRun+"="+app))})
 	if err != nil {
 		return fmt.Errorf("list containers: %w", err)
 	}
@@ -65,16 +60,16 @@ func Remove(ctx context.Context, e Engine, app string, log func(format string, a
 	return nil
 }
 
-// Run calls run, which runs a command in a marked container and returns when the command
+// runInContainer calls run, which runs a command in a marked container and returns when the command
 // has ended. Nothing of that is left when Run returns, and nothing was there before.
-func Run(ctx context.Context, e Engine, app string, log func(format string, args ...any), run func() error) error {
-	if err := Remove(ctx, e, app, log); err != nil {
+func runInContainer(ctx context.Context, e *client.Client, app string, log func(format string, args ...any), run func() error) error {
+	if err := removeCommands(ctx, e, app, log); err != nil {
 		return err
 	}
 	remove := func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 		defer cancel()
-		return Remove(ctx, e, app, log)
+		return removeCommands(ctx, e, app, log)
 	}
 	// The command ends at once then, and whoever started it need not be waited for.
 	stop := context.AfterFunc(ctx, func() { _ = remove() })
@@ -83,9 +78,9 @@ func Run(ctx context.Context, e Engine, app string, log func(format string, args
 	return cmp.Or(err, remove())
 }
 
-// Lines logs the lines of a command in a service, but no more than there is room for. What
+// commandLines logs the lines of a command in a service, but no more than there is room for. What
 // it returns may be called for standard output and standard error at the same time.
-func Lines(service string, log func(string)) func(string) {
+func commandLines(service string, log func(string)) func(string) {
 	var lock sync.Mutex
 	n := 0
 	return func(line string) {
@@ -104,9 +99,9 @@ func Lines(service string, log func(string)) func(string) {
 // starts.
 var progress = regexp.MustCompile(`^(Network|Volume|Container) .* (Creating|Created|Starting|Started)$`)
 
-// Reason says why a command failed, with the last line of its standard error or, when it
+// commandReason says why a command failed, with the last line of its standard error or, when it
 // wrote none, of its standard output.
-func Reason(err error, service, output, complaint string) error {
+func commandReason(err error, service, output, complaint string) error {
 	var exit *exec.ExitError
 	if !errors.As(err, &exit) {
 		return err

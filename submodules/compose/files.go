@@ -1,6 +1,4 @@
-// Package projectfiles finds and reads the files of a Compose project in a
-// directory, as far as that is needed before Compose itself reads them.
-package projectfiles
+package compose
 
 import (
 	"errors"
@@ -13,7 +11,10 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-func invalid(format string, args ...any) error {
+// This file finds and reads the files of a Compose project in a directory, as far as that
+// is needed before Compose itself reads them.
+
+func invalidFile(format string, args ...any) error {
 	return submodules.Mark(fmt.Errorf(format, args...), submodules.ErrContent)
 }
 
@@ -24,10 +25,10 @@ var (
 	overrideFiles = []string{"compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml"}
 )
 
-// Find finds the project's files as Compose does: COMPOSE_FILE in a shipped
+// findFiles finds the project's files as Compose does: COMPOSE_FILE in a shipped
 // .env, else the default names. They are named on the command line, because Compose
 // does not look for them when it is given the generated file.
-func Find(dir string) ([]string, error) {
+func findFiles(dir string) ([]string, error) {
 	env, err := envValues(dir)
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func Find(dir string) ([]string, error) {
 		var files []string
 		for _, f := range strings.Split(list, sep) {
 			if !filepath.IsLocal(f) {
-				return nil, invalid("COMPOSE_FILE in %s/.env names %q, outside the manifests", dir, f)
+				return nil, invalidFile("COMPOSE_FILE in %s/.env names %q, outside the manifests", dir, f)
 			}
 			files = append(files, filepath.Join(dir, f))
 		}
@@ -55,7 +56,7 @@ func Find(dir string) ([]string, error) {
 			}
 		}
 		if i == 0 && len(files) == 0 {
-			return nil, invalid("no compose file in %s (compose.yaml, docker-compose.yml, …)", dir)
+			return nil, invalidFile("no compose file in %s (compose.yaml, docker-compose.yml, …)", dir)
 		}
 	}
 	return files, nil
@@ -64,8 +65,8 @@ func Find(dir string) ([]string, error) {
 // maxText bounds a Compose or env file that is read here, in bytes.
 const maxText = 4 << 20
 
-// Read reads a Compose or env file of bounded size.
-func Read(name string) ([]byte, error) {
+// readComposeFile reads a Compose or env file of bounded size.
+func readComposeFile(name string) ([]byte, error) {
 	fi, err := os.Stat(name)
 	if err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func Read(name string) ([]byte, error) {
 
 // envValues reads the variables in dir's .env that concern the project: COMPOSE_*.
 func envValues(dir string) (map[string]string, error) {
-	b, err := Read(filepath.Join(dir, ".env"))
+	b, err := readComposeFile(filepath.Join(dir, ".env"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -98,9 +99,9 @@ func envValues(dir string) (map[string]string, error) {
 // A name at the top level of a Compose file, in YAML or JSON.
 var topName = regexp.MustCompile(`(?m)^(?:name|"name"|'name')[ \t]*:|^\{[ \t\r\n]*"name"[ \t\r\n]*:`)
 
-// Named reports whether the files name the project: the .env in dir, or a Compose
+// namesProject reports whether the files name the project: the .env in dir, or a Compose
 // file at its top level.
-func Named(dir string, files []string) (bool, error) {
+func namesProject(dir string, files []string) (bool, error) {
 	env, err := envValues(dir)
 	if err != nil {
 		return false, err
@@ -109,7 +110,7 @@ func Named(dir string, files []string) (bool, error) {
 		return true, nil
 	}
 	for _, f := range files {
-		b, err := Read(f)
+		b, err := readComposeFile(f)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // Compose says so better
 		}
@@ -125,8 +126,8 @@ func Named(dir string, files []string) (bool, error) {
 
 var notInName = regexp.MustCompile(`[^a-z0-9_-]`)
 
-// Name makes a project name from an application's name, by Compose's rules.
-func Name(app string) string {
+// nameOfProject makes a project name from an application's name, by Compose's rules.
+func nameOfProject(app string) string {
 	name := strings.TrimLeft(notInName.ReplaceAllString(strings.ToLower(app), ""), "_-")
 	if name == "" {
 		return fmt.Sprintf("app-%x", app)

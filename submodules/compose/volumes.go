@@ -1,6 +1,4 @@
-// Package volumes finds the engine's volumes of Compose projects. It must not know how
-// projects are started.
-package volumes
+package compose
 
 import (
 	"cmp"
@@ -14,12 +12,13 @@ import (
 	"github.com/docker/docker/api/types/filters"
 	"github.com/docker/docker/api/types/volume"
 
+	"github.com/docker/docker/client"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
-// Model is a volume of a project as Compose prints it.
-type Model struct {
+// volumeModel is a volume of a project as Compose prints it.
+type volumeModel struct {
 	Name       string            `json:"name"` // of the engine's volume
 	External   bool              `json:"external"`
 	Driver     string            `json:"driver"`
@@ -27,24 +26,9 @@ type Model struct {
 	Labels     map[string]string `json:"labels"`
 }
 
-// Engine is what is asked of the engine.
-type Engine interface {
-	VolumeInspect(ctx context.Context, name string) (volume.Volume, error)
-	VolumeList(ctx context.Context, o volume.ListOptions) (volume.ListResponse, error)
-	VolumeCreate(ctx context.Context, o volume.CreateOptions) (volume.Volume, error)
-	ContainerList(ctx context.Context, o container.ListOptions) ([]container.Summary, error)
-}
-
-// The labels by which Compose marks what belongs to a project, a service, and a volume.
-const (
-	labelProject = "com.docker.compose.project"
-	labelService = "com.docker.compose.service"
-	labelVolume  = "com.docker.compose.volume"
-)
-
-// Finder finds volumes.
-type Finder struct {
-	Engine Engine
+// volumeFinder finds volumes.
+type volumeFinder struct {
+	Engine *client.Client
 	// Ours returns those of a list of containers that are the application's.
 	Ours func([]container.Summary) []container.Summary
 	Log  func(format string, args ...any)
@@ -52,7 +36,7 @@ type Finder struct {
 
 // Make makes those volumes of a project that are not there yet, as Compose makes them. It
 // makes none that is not in a directory of this machine.
-func (f Finder) Make(ctx context.Context, project string, models map[string]Model) error {
+func (f volumeFinder) Make(ctx context.Context, project string, models map[string]volumeModel) error {
 	for _, key := range slices.Sorted(maps.Keys(models)) {
 		m := models[key]
 		dir, reason, err := f.find(ctx, project, m)
@@ -78,7 +62,7 @@ func (f Finder) Make(ctx context.Context, project string, models map[string]Mode
 
 // Own lists the volumes of a project whose whole content is in a directory of this
 // machine, and that only the application uses.
-func (f Finder) Own(ctx context.Context, project string, models map[string]Model) (list []submodules.Volume, err error) {
+func (f volumeFinder) Own(ctx context.Context, project string, models map[string]volumeModel) (list []submodules.Volume, err error) {
 	for _, key := range slices.Sorted(maps.Keys(models)) {
 		dir, reason, err := f.find(ctx, project, models[key])
 		if err != nil {
@@ -95,7 +79,7 @@ func (f Finder) Own(ctx context.Context, project string, models map[string]Model
 
 // find finds the directory of a volume, "" if it is not made yet. reason says why the
 // volume is left out.
-func (f Finder) find(ctx context.Context, project string, m Model) (dir, reason string, err error) {
+func (f volumeFinder) find(ctx context.Context, project string, m volumeModel) (dir, reason string, err error) {
 	if m.External {
 		return "", "it is external, so it is not the application's own", nil
 	}
@@ -130,7 +114,7 @@ func (f Finder) find(ctx context.Context, project string, m Model) (dir, reason 
 
 // Data lists the names of all volumes of projects and of containers: those of the
 // projects, and those without a name.
-func (f Finder) Data(ctx context.Context, projects map[string]bool, list []container.Summary) (names []string, err error) {
+func (f volumeFinder) Data(ctx context.Context, projects map[string]bool, list []container.Summary) (names []string, err error) {
 	for p := range projects {
 		res, err := f.Engine.VolumeList(ctx, volume.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelProject+"="+p))})
 		if err != nil {
@@ -142,7 +126,7 @@ func (f Finder) Data(ctx context.Context, projects map[string]bool, list []conta
 	}
 	for _, c := range list {
 		for _, m := range c.Mounts {
-			if m.Type == "volume" && IsAnonymous(m.Name) {
+			if m.Type == "volume" && isAnonymous(m.Name) {
 				names = append(names, m.Name)
 			}
 		}
@@ -150,12 +134,12 @@ func (f Finder) Data(ctx context.Context, projects map[string]bool, list []conta
 	return names, nil
 }
 
-// CheckNamed refuses containers with anonymous volumes: who removes the container loses
+// checkNamedVolumes refuses containers with anonymous volumes: who removes the container loses
 // the way to them.
-func CheckNamed(list []container.Summary) error {
+func checkNamedVolumes(list []container.Summary) error {
 	for _, c := range list {
 		for _, m := range c.Mounts {
-			if m.Type == "volume" && IsAnonymous(m.Name) {
+			if m.Type == "volume" && isAnonymous(m.Name) {
 				err := fmt.Errorf("the service %s stores %s in a volume without a name, which would be lost: name it in the compose files", c.Labels[labelService], m.Destination)
 				return submodules.Mark(err, submodules.ErrContent)
 			}
@@ -164,14 +148,14 @@ func CheckNamed(list []container.Summary) error {
 	return nil
 }
 
-// IsAnonymous reports whether a volume has no name but the 64 hex digits of the engine.
-func IsAnonymous(volume string) bool {
+// isAnonymous reports whether a volume has no name but the 64 hex digits of the engine.
+func isAnonymous(volume string) bool {
 	return len(volume) == 64 && strings.Trim(volume, "0123456789abcdef") == ""
 }
 
 // Differs says in what the engine's volume is not that of the model; "" if it is. A volume
 // cannot be changed: to make it anew would lose its data.
-func (m Model) Differs(on volume.Volume) string {
+func (m volumeModel) Differs(on volume.Volume) string {
 	if want := cmp.Or(m.Driver, "local"); want != on.Driver {
 		return fmt.Sprintf("its driver is %s, and the release says %s", on.Driver, want)
 	}

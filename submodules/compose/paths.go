@@ -1,4 +1,4 @@
-package projectfiles
+package compose
 
 import (
 	"os"
@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Remote reports whether Compose would take a path for a git repository or an OCI
+// isRemote reports whether Compose would take a path for a git repository or an OCI
 // artifact.
-func Remote(name string) bool {
+func isRemote(name string) bool {
 	for _, p := range []string{"git@", "github.com/", "oci:", "docker.io/"} {
 		if strings.HasPrefix(name, p) {
 			return true
@@ -17,8 +17,8 @@ func Remote(name string) bool {
 	return strings.Contains(name, "://")
 }
 
-// RootOfDevice reports whether a path is /, or a link to it.
-func RootOfDevice(path string) bool {
+// isRootOfDevice reports whether a path is /, or a link to it.
+func isRootOfDevice(path string) bool {
 	if path == "" {
 		return false
 	}

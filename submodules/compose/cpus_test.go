@@ -1,4 +1,4 @@
-package cpus
+package compose
 
 import (
 	"testing"
@@ -10,7 +10,7 @@ import (
 
 // TestOf: who gets the processors, and what is said of what cannot be done.
 func TestOf(t *testing.T) {
-	marked := map[string]map[string]string{"web": nil, "db": {Label: Reserved}, "log": {Label: "no"}}
+	marked := map[string]map[string]string{"web": nil, "db": {labelCPUs: reserved}, "log": {labelCPUs: "no"}}
 	for name, c := range map[string]struct {
 		set      *submodules.CPUSet
 		online   string
@@ -29,7 +29,7 @@ func TestOf(t *testing.T) {
 		"no such processor": {&submodules.CPUSet{CPUs: "2-4"}, "0-3", nil,
 			[]string{"application_cpuset = 2-4: this machine has the processors 0-3: correct it in mender-app.conf"}},
 	} {
-		services, list, problems := Of(c.set, marked, c.online)
+		services, list, problems := reservedCPUs(c.set, marked, c.online)
 		require.Equal(t, c.services, services, name)
 		if len(services) > 0 {
 			require.Equal(t, c.set.CPUs, list, name)
@@ -40,7 +40,7 @@ func TestOf(t *testing.T) {
 		}
 		require.Equal(t, c.says, says, name)
 	}
-	services, _, problems := Of(&submodules.CPUSet{CPUs: "9"}, map[string]map[string]string{"web": nil}, "0-3")
+	services, _, problems := reservedCPUs(&submodules.CPUSet{CPUs: "9"}, map[string]map[string]string{"web": nil}, "0-3")
 	require.Empty(t, services)
 	require.Empty(t, problems, "nobody asks for them")
 }

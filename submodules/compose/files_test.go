@@ -1,4 +1,4 @@
-package projectfiles
+package compose
 
 import (
 	"os"
@@ -12,7 +12,7 @@ import (
 
 func TestName(t *testing.T) {
 	for app, want := range map[string]string{"shop": "shop", "My App 2": "myapp2", "-_x": "x", "a.b_c-d": "ab_c-d", "ü": "app-c3bc"} {
-		require.Equal(t, want, Name(app))
+		require.Equal(t, want, nameOfProject(app))
 	}
 }
 
@@ -24,7 +24,7 @@ func TestNamed(t *testing.T) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "compose.yaml")
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		got, err := Named(dir, []string{file})
+		got, err := namesProject(dir, []string{file})
 		require.NoError(t, err)
 		require.Equal(t, want, got, text)
 	}
@@ -35,22 +35,22 @@ func TestFind(t *testing.T) {
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	_, err := Find(dir)
+	_, err := findFiles(dir)
 	require.ErrorIs(t, err, submodules.ErrContent)
 	write("docker-compose.yml", "")
 	write("compose.override.yml", "")
-	got, err := Find(dir)
+	got, err := findFiles(dir)
 	require.NoError(t, err)
 	require.Equal(t, []string{filepath.Join(dir, "docker-compose.yml"), filepath.Join(dir, "compose.override.yml")}, got)
 	write("compose.yaml", "")
-	got, err = Find(dir)
+	got, err = findFiles(dir)
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(dir, "compose.yaml"), got[0])
 	write(".env", "# x\nCOMPOSE_PATH_SEPARATOR=,\nexport COMPOSE_FILE=\"a.yml,sub/b.yml\"\n")
-	got, err = Find(dir)
+	got, err = findFiles(dir)
 	require.NoError(t, err)
 	require.Equal(t, []string{filepath.Join(dir, "a.yml"), filepath.Join(dir, "sub/b.yml")}, got)
 	write(".env", "COMPOSE_FILE=/etc/passwd\n")
-	_, err = Find(dir)
+	_, err = findFiles(dir)
 	require.ErrorIs(t, err, submodules.ErrContent)
 }

@@ -1,4 +1,4 @@
-package projectfiles
+package compose
 
 import (
 	"errors"
@@ -22,9 +22,9 @@ var layerKeys = []string{"services", "networks", "volumes", "configs", "secrets"
 // those that its artifact brings.
 var imageKeys = []string{"image", "build", "extends", "pull_policy"}
 
-// WriteLayers writes overrides into files for Compose, and refuses those that do more
+// writeLayers writes overrides into files for Compose, and refuses those that do more
 // than change what the manifests have.
-func WriteLayers(layers []submodules.Override, tempDir string) (files []string, err error) {
+func writeLayers(layers []submodules.Override, tempDir string) (files []string, err error) {
 	if len(layers) == 0 {
 		return nil, nil
 	}
@@ -53,24 +53,24 @@ func checkLayer(o submodules.Override) error {
 		if err := dec.Decode(&doc); errors.Is(err, io.EOF) && some {
 			return nil
 		} else if errors.Is(err, io.EOF) {
-			return invalid("override %s is empty", o.Name)
+			return invalidFile("override %s is empty", o.Name)
 		} else if err != nil {
-			return invalid("override %s: %w", o.Name, err)
+			return invalidFile("override %s: %w", o.Name, err)
 		}
 		for _, key := range slices.Sorted(maps.Keys(doc)) {
 			if !slices.Contains(layerKeys, key) && !strings.HasPrefix(key, "x-") {
-				return invalid("override %s has %s: it may have %s", o.Name, key, strings.Join(layerKeys, ", "))
+				return invalidFile("override %s has %s: it may have %s", o.Name, key, strings.Join(layerKeys, ", "))
 			}
 		}
 		services, ok := doc["services"].(map[string]any)
 		if !ok && doc["services"] != nil {
-			return invalid("override %s: services is no mapping", o.Name)
+			return invalidFile("override %s: services is no mapping", o.Name)
 		}
 		for _, name := range slices.Sorted(maps.Keys(services)) {
 			svc, _ := services[name].(map[string]any)
 			for _, key := range imageKeys {
 				if _, has := svc[key]; has {
-					return invalid("override %s: service %s has %s, but the images of a release must come from its artifact", o.Name, name, key)
+					return invalidFile("override %s: service %s has %s, but the images of a release must come from its artifact", o.Name, name, key)
 				}
 			}
 		}

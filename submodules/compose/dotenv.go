@@ -1,4 +1,4 @@
-package projectfiles
+package compose
 
 import (
 	"errors"
@@ -19,9 +19,9 @@ var programPrefixes = []string{"COMPOSE_", "DOCKER_", "GIT_", "BUILDKIT_", "BUIL
 // programKnown are those of these variables that describe the project.
 var programKnown = []string{"COMPOSE_PROJECT_NAME", "COMPOSE_PROFILES"}
 
-// Variables are those of the .env in dir and the values of the device, which win; nil if there
+// variables are those of the .env in dir and the values of the device, which win; nil if there
 // are none.
-func Variables(dir string, values map[string]string) (map[string]string, error) {
+func variables(dir string, values map[string]string) (map[string]string, error) {
 	env, err := shippedEnv(dir)
 	if env == nil && len(values) > 0 {
 		env = map[string]string{}
@@ -33,7 +33,7 @@ func Variables(dir string, values map[string]string) (map[string]string, error) 
 // shippedEnv reads the .env in dir, nil if there is none. Variables of the caller do
 // not count.
 func shippedEnv(dir string) (map[string]string, error) {
-	text, err := Read(filepath.Join(dir, ".env"))
+	text, err := readComposeFile(filepath.Join(dir, ".env"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -42,14 +42,14 @@ func shippedEnv(dir string) (map[string]string, error) {
 	}
 	env, err := dotenv.ParseWithLookup(strings.NewReader(string(text)), func(string) (string, bool) { return "", false })
 	if err != nil {
-		return nil, invalid("%s/.env: %w", dir, err)
+		return nil, invalidFile("%s/.env: %w", dir, err)
 	}
 	return env, nil
 }
 
-// WriteEnv writes the shipped variables for Compose, without those for programs. It
+// writeEnv writes the shipped variables for Compose, without those for programs. It
 // returns "" if there is no .env.
-func WriteEnv(env map[string]string, tempDir string) (string, error) {
+func writeEnv(env map[string]string, tempDir string) (string, error) {
 	if env == nil {
 		return "", nil
 	}

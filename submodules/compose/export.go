@@ -1,4 +1,4 @@
-package projectfiles
+package compose
 
 import (
 	"errors"
@@ -7,9 +7,9 @@ import (
 	"os"
 )
 
-// Export copies the files, directories and links of a directory into another one. The
+// exportFiles copies the files, directories and links of a directory into another one. The
 // error is an fs.ErrNotExist if there is nothing to copy.
-func Export(from, to string) error {
+func exportFiles(from, to string) error {
 	src, err := os.OpenRoot(from)
 	if err != nil {
 		return err

@@ -1,6 +1,4 @@
-// Package downtime measures how long services of a project are down while their
-// containers are replaced, by the engine's own times.
-package downtime
+package compose
 
 import (
 	"context"
@@ -14,18 +12,17 @@ import (
 	"github.com/docker/docker/api/types/events"
 	"github.com/docker/docker/api/types/filters"
 
+	"github.com/docker/docker/client"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
-// Engine is what tells of events.
-type Engine interface {
-	Events(ctx context.Context, options events.ListOptions) (<-chan events.Message, <-chan error)
-}
+// This file measures how long services of a project are down while their containers are
+// replaced, by the engine's own times.
 
-// Watch notes what the engine says of containers. The engine forgets when a container
+// downtimeWatch notes what the engine says of containers. The engine forgets when a container
 // ended as soon as it is removed, so that has to be noted when it happens.
-type Watch struct {
+type downtimeWatch struct {
 	begun time.Time
 	label string            // that of a container's service
 	old   map[string]string // containers that ran when it began, with their services
@@ -39,11 +36,11 @@ type Watch struct {
 // maxNoted bounds what is noted.
 const maxNoted = 1000
 
-// Begin begins to watch the containers that have a label whose value is their service.
+// watchDowntime begins to watch the containers that have a label whose value is their service.
 // existing are those that the application has.
-func Begin(ctx context.Context, e Engine, label string, existing []container.Summary, log func(string)) *Watch {
+func watchDowntime(ctx context.Context, e *client.Client, label string, existing []container.Summary, log func(string)) *downtimeWatch {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &Watch{
+	w := &downtimeWatch{
 		begun: time.Now(), label: label, stop: cancel,
 		old: map[string]string{}, ended: map[string]time.Time{}, healthy: map[string]time.Time{},
 	}
@@ -73,7 +70,7 @@ func Begin(ctx context.Context, e Engine, label string, existing []container.Sum
 	return w
 }
 
-func (w *Watch) note(m events.Message) {
+func (w *downtimeWatch) note(m events.Message) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := time.Unix(0, m.TimeNano).UTC()
@@ -92,7 +89,7 @@ func (w *Watch) note(m events.Message) {
 // End ends the watch. now are the application's containers. It tells of the services
 // of which none was ready for a time, or is ready since it began; with failed also of
 // those of which none is ready now, unless it has done its job.
-func (w *Watch) End(now []container.InspectResponse, failed bool, done func(container.InspectResponse) bool) (list []submodules.Downtime) {
+func (w *downtimeWatch) End(now []container.InspectResponse, failed bool, done func(container.InspectResponse) bool) (list []submodules.Downtime) {
 	w.stop()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +141,7 @@ func (w *Watch) End(now []container.InspectResponse, failed bool, done func(cont
 }
 
 // ready is since when a container is ready; zero if it is not.
-func (w *Watch) ready(c container.InspectResponse) time.Time {
+func (w *downtimeWatch) ready(c container.InspectResponse) time.Time {
 	if !c.State.Running || c.State.Restarting || c.State.Paused {
 		return time.Time{}
 	}

@@ -1,5 +1,4 @@
-// Package cpus finds the services that run on the processors that the device reserves.
-package cpus
+package compose
 
 import (
 	"errors"
@@ -13,16 +12,16 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// A service with the label Label of the value Reserved asks for them by itself.
+// A service with the label labelCPUs of the value reserved asks for them by itself.
 const (
-	Label    = "mender-app.cpuset"
-	Reserved = "reserved"
+	labelCPUs = "mender-app.cpuset"
+	reserved  = "reserved"
 )
 
-// Of returns the services that run on processors that the device reserves, and which
+// reservedCPUs returns the services that run on processors that the device reserves, and which
 // processors. labels has the labels of every service. online are the processors of the
 // machine; "": they are not known. What cannot be done is left out, and among the problems.
-func Of(c *submodules.CPUSet, labels map[string]map[string]string, online string) (services []string, list string, problems []error) {
+func reservedCPUs(c *submodules.CPUSet, labels map[string]map[string]string, online string) (services []string, list string, problems []error) {
 	if c == nil {
 		return nil, "", nil
 	}
@@ -36,7 +35,7 @@ func Of(c *submodules.CPUSet, labels map[string]map[string]string, online string
 		return nil, "", problems
 	}
 	for _, name := range all {
-		if slices.Contains(c.Services, name) || labels[name][Label] == Reserved {
+		if slices.Contains(c.Services, name) || labels[name][labelCPUs] == reserved {
 			services = append(services, name)
 		}
 	}
@@ -47,8 +46,8 @@ func Of(c *submodules.CPUSet, labels map[string]map[string]string, online string
 	return services, c.CPUs, problems
 }
 
-// Running are the processors that containers run on, by their ID; "" for all.
-func Running(all []container.InspectResponse) map[string]string {
+// pinned are the processors that containers run on, by their ID; "" for all.
+func pinned(all []container.InspectResponse) map[string]string {
 	list := map[string]string{}
 	for _, c := range all {
 		if c.ContainerJSONBase != nil && c.HostConfig != nil {
