@@ -81,11 +81,13 @@ install-host: # install what a build host needs: app-gen
 uninstall: # remove what install put there; configuration files stay
 	packaging/install.sh --remove '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)' '$(zshcompdir)' '$(fishcompdir)'
 
-# Packages that start goroutines outside their tests, and the others.
+# Packages that start goroutines outside their tests, and the others. modules/deploy
+# starts one, to watch for an abort: its tests of aborts run with the race detector. The
+# others would run out of the memory that a process for deltas may have.
 GOROUTINE  := ^[[:space:]]*go [a-zA-Z_.]+[(]|[.]Go[(]|errgroup
 ROOMS       = $(shell $(GO) list ./... | sed 's|^[^/]*/[^/]*/[^/]*|.|' | grep -vE '^[.]/cmd(/|$$)')
-CONCURRENT  = $(filter $(ROOMS),$(patsubst %/,./%,$(sort $(dir $(shell $(GIT) grep -lE '$(GOROUTINE)' -- '*.go' ':!*_test.go')))))
-SEQUENTIAL  = $(filter-out $(CONCURRENT),$(ROOMS))
+CONCURRENT  = $(filter-out ./modules/deploy,$(filter $(ROOMS),$(patsubst %/,./%,$(sort $(dir $(shell $(GIT) grep -lE '$(GOROUTINE)' -- '*.go' ':!*_test.go'))))))
+SEQUENTIAL  = $(filter-out ./modules/deploy $(CONCURRENT),$(ROOMS))
 
 .PHONY: check
 check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short tests with the race detector
@@ -98,14 +100,14 @@ check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short 
 	@if command -v shellcheck >/dev/null; then shellcheck $(SCRIPTS); \
 	  elif [ "$$CI" = true ]; then echo "shellcheck is missing" >&2; exit 1; fi
 # The race detector makes tests up to ten times as slow: it is for packages that start
-# goroutines. delta and modules/deploy start none, but what they call does: the tests of
-# delta that encode with every feature run with it, and one of modules/deploy.
+# goroutines. delta starts none, but what it calls does: its tests that encode with every
+# feature run with it.
 # A run takes several packages where it can: one package alone leaves a processor idle.
 	$(GO) test -vet=off -race -short -timeout 10m $(CONCURRENT)
 	testdata/test32 -vet=off -short -timeout 10m -run 'GoldenDecode|GoldenVCDIFF' ./delta & \
-	  $(GO) test -vet=off -race -short -timeout 10m -run 'GoldenEncode|Cancel|WaitsLonger' ./delta ./modules/deploy; race=$$?; \
+	  $(GO) test -vet=off -race -short -timeout 10m -run 'GoldenEncode|Cancel|WaitsLonger|Abort' ./delta ./modules/deploy; race=$$?; \
 	  wait $$! && exit $$race
-	$(GO) test -vet=off -short -timeout 10m ./modules/deploy ./cmd/... $(filter-out ./modules/deploy,$(SEQUENTIAL))
+	$(GO) test -vet=off -short -timeout 10m ./modules/deploy ./cmd/... $(SEQUENTIAL)
 # The disk of the power-cut tests is a module of its own, to keep its dependencies
 # out of go.mod.
 	$(GO) vet -C testdata/powercut/disk ./...
