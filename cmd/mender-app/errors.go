@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -68,10 +69,11 @@ func wrongUsage(cmd *cobra.Command, err error, hint string) error {
 // args turns a wrong number of arguments into an ErrUsage.
 func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
-		if err := check(cmd, args); err != nil {
+		err := check(cmd, args)
+		if hinted := new(hintedError); err != nil && !errors.As(err, &hinted) {
 			return wrongUsage(cmd, fmt.Errorf("%s: %w", cmd.CommandPath(), err), "")
 		}
-		return nil
+		return err
 	}
 }
 
@@ -80,7 +82,41 @@ func knownCommand(root *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return wrongUsage(root, fmt.Errorf("unknown command %q", args[0]), usage.MeantCommand(root, args[0]))
+	hint := otherNames[strings.ToLower(args[0])]
+	if hint == "" {
+		hint = usage.MeantCommand(root, args[0])
+	}
+	return wrongUsage(root, fmt.Errorf("unknown command %q", args[0]), hint)
+}
+
+// otherNames are the words that other tools have for something that this one does, and
+// what to run instead.
+var otherNames = map[string]string{
+	"uninstall": "mender-app purge APP removes an application",
+	"remove":    "mender-app purge APP removes an application",
+	"rm":        "mender-app purge APP removes an application",
+	"delete":    "mender-app purge APP removes an application",
+	"down":      "mender-app stop APP stops an application, mender-app purge APP removes it",
+	"up":        "mender-app start APP starts an application, mender-app install FILE installs one",
+	"restart":   "mender-app stop APP, then mender-app start APP",
+	"run":       "mender-app start APP starts an application",
+	"ls":        "mender-app list",
+	"ps":        "mender-app status",
+	"top":       "mender-app status; mender-app metrics for figures",
+	"stats":     "mender-app metrics",
+	"inspect":   "mender-app show APP",
+	"info":      "mender-app show APP",
+	"update":    "mender-app install FILE|URL installs an update",
+	"upgrade":   "mender-app install FILE|URL installs an update",
+	"deploy":    "mender-app install FILE|URL installs a release",
+	"apply":     "mender-app install FILE|URL installs a release",
+	"pull":      "mender-app stage FILE|URL fetches a release without installing it",
+	"download":  "mender-app stage FILE|URL fetches a release without installing it",
+	"undo":      "mender-app rollback",
+	"revert":    "mender-app rollback",
+	"exec":      "mender-app runs nothing in containers: use docker exec or kubectl exec with an instance that mender-app status APP shows",
+	"shell":     "mender-app runs nothing in containers: use docker exec or kubectl exec with an instance that mender-app status APP shows",
+	"pause":     "mender-app stop APP stops an application, mender-app hold keeps updates away",
 }
 
 // flagError turns a wrong option into an ErrUsage.

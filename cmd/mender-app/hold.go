@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -27,7 +28,12 @@ is never held.
 The same reason again begins the time anew. While there is a hold of another reason,
 or an update of an application is open, hold exits with 75 and changes nothing.`,
 		Example: "  mender-app hold --reason 'update of the operating system' --for 2h\n  mender-app hold --show",
-		Args:    cobra.NoArgs,
+		Args: func(cmd *cobra.Command, words []string) error {
+			if len(words) > 0 {
+				return wrongUsage(cmd, fmt.Errorf("%s takes no words", cmd.CommandPath()), "give the reason with --reason '"+strings.Join(words, " ")+"'")
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e := p.engine()
 			if show {
