@@ -3,10 +3,8 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -37,8 +35,7 @@ artifact_name, from, to and driver; a phase has phase, an end has status and err
 				return fmt.Errorf("%w: --tail %d is negative", device.ErrUsage, tail)
 			}
 			err := p.events(cmd.Context(), names, tail, follow)
-			// Ctrl-C is how -f ends, and a reader that has seen enough is no error.
-			if follow && cmd.Context().Err() != nil || errors.Is(err, syscall.EPIPE) {
+			if follow && cmd.Context().Err() != nil { // Ctrl-C is how -f ends
 				return nil
 			}
 			return err

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"sync"
-	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -59,8 +58,7 @@ deployments of an application.`,
 				return err
 			}
 			err = p.viewer().Logs(cmd.Context(), app, strings.Join(names[1:], ""), tail, follow, p.logPrinter(times))
-			// Ctrl-C is how -f ends, and a pager that has seen enough is no error.
-			if follow && cmd.Context().Err() != nil || errors.Is(err, syscall.EPIPE) {
+			if follow && cmd.Context().Err() != nil { // Ctrl-C is how -f ends
 				return nil
 			}
 			return err
@@ -101,9 +99,6 @@ func (p *program) deploymentLog(app, number, step string, times bool) error {
 	})
 	if errors.Is(err, store.ErrNoRecord) {
 		return fmt.Errorf("%w: mender-app history %s has the numbers, and the newest 20 have a log", err, app)
-	}
-	if errors.Is(err, syscall.EPIPE) {
-		return nil
 	}
 	return err
 }

@@ -10,8 +10,10 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"syscall"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/memory"
@@ -41,10 +43,24 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	err := device.Run(device.Person, root.ExecuteContext)
+	if errors.Is(err, syscall.EPIPE) && readerGone(stdout) {
+		err = nil // a pager or head that has seen enough is no error
+	}
 	if err != nil {
 		p.fail(err, p.json || usage.AsksJSON(args))
 	}
 	return device.ExitCode(err)
+}
+
+// readerGone reports whether a writer is a pipe that nobody reads any more.
+func readerGone(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	if !ok {
+		return false
+	}
+	fds := []unix.PollFd{{Fd: int32(f.Fd())}}
+	_, err := unix.Poll(fds, 0)
+	return err == nil && fds[0].Revents&unix.POLLERR != 0
 }
 
 // program is one run of mender-app.

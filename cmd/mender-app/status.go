@@ -85,6 +85,10 @@ func (p *program) status(ctx context.Context, names []string) (list []*view.Over
 
 // printStatus prints the applications for a person.
 func (p *program) printStatus(list []*view.Overview) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(p.stderr, "no application is installed; mender-app install FILE|URL installs one")
+		return err
+	}
 	for i, st := range list {
 		if i > 0 {
 			fmt.Fprintln(p.stdout)
