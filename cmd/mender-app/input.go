@@ -13,7 +13,6 @@ import (
 	"golang.org/x/term"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
-	"github.com/mender-app/mender-app/cmd/internal/meter"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/diskspace"
 )
@@ -41,7 +40,7 @@ type artifactInput struct {
 // URL may be http. room makes room for what a URL brings; nil only checks that it fits.
 func (o *artifactOpener) Open(ctx context.Context, from string, signed bool, room func(bytes int64) error) (*artifactInput, error) {
 	if from == "-" {
-		return &artifactInput{Reader: meter.Interruptible(ctx, o.Stdin), End: func(error) error { return nil }}, nil
+		return &artifactInput{Reader: interruptible(ctx, o.Stdin), End: func(error) error { return nil }}, nil
 	}
 	if download.IsURL(from) {
 		return o.openURL(ctx, from, signed, room)
@@ -50,7 +49,7 @@ func (o *artifactOpener) Open(ctx context.Context, from string, signed bool, roo
 	if err != nil {
 		return nil, err
 	}
-	in := &artifactInput{Reader: meter.Interruptible(ctx, f), End: func(error) error { return f.Close() }}
+	in := &artifactInput{Reader: interruptible(ctx, f), End: func(error) error { return f.Close() }}
 	if st, err := f.Stat(); err == nil {
 		in.Size = st.Size()
 	}
@@ -118,8 +117,8 @@ func (o *artifactOpener) openDownload(ctx context.Context, from string, options 
 }
 
 // progress shows on a terminal how much of an artifact has been read.
-func progress(stderr io.Writer, quiet bool, in *artifactInput) *meter.Meter {
-	m := &meter.Meter{In: in, Size: in.Size}
+func progress(stderr io.Writer, quiet bool, in *artifactInput) *progressMeter {
+	m := &progressMeter{In: in, Size: in.Size}
 	if f, ok := stderr.(*os.File); ok && term.IsTerminal(int(f.Fd())) && !quiet {
 		m.Out = f
 	}

@@ -20,7 +20,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/artifact/output"
-	"github.com/mender-app/mender-app/cmd/internal/redact"
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/store"
 )
@@ -58,7 +57,7 @@ through it before you send it: nobody can know every secret.`,
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			now := time.Now().UTC()
-			r := &report{p: p, secrets: &redact.Secrets{}, at: now}
+			r := &report{p: p, secrets: &redactor{}, at: now}
 			r.collect(cmd.Context())
 			if err := cmd.Context().Err(); err != nil {
 				return err
@@ -80,7 +79,7 @@ through it before you send it: nobody can know every secret.`,
 // report is the content of a report, in memory: it is bounded.
 type report struct {
 	p       *program
-	secrets *redact.Secrets
+	secrets *redactor
 	at      time.Time
 	parts   []reportPart
 	size    int
@@ -152,7 +151,7 @@ func (r *report) addReleases(s *store.Store, name string) {
 			continue
 		}
 		for key := range release.Env {
-			release.Env[key] = redact.Removed
+			release.Env[key] = removedSecret
 		}
 		releases = append(releases, release)
 	}

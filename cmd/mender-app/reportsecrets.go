@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/mender-app/mender-app/cmd/internal/redact"
 	"github.com/mender-app/mender-app/submodules/config"
 	"github.com/mender-app/mender-app/submodules/secrets"
 )
@@ -72,7 +71,7 @@ func (r *report) addSecrets(apps []string) {
 	r.secrets.AddNamed(text)
 	for key, value := range doc {
 		if !slices.Contains(menderSettings, key) {
-			redact.EachText(value, func(_, text string) {
+			eachText(value, func(_, text string) {
 				r.secrets.Add(text)
 				r.secrets.AddNamed(text)
 			})
@@ -163,7 +162,7 @@ func (r *report) addRegistries() {
 		if json.Unmarshal([]byte(text), &doc) != nil {
 			continue
 		}
-		redact.EachText(doc, func(key, value string) {
+		eachText(doc, func(key, value string) {
 			switch key {
 			case "auth":
 				r.secrets.Add(value)
@@ -211,7 +210,7 @@ func (r *report) addMenderConfig() {
 	}
 	for key := range doc {
 		if !slices.Contains(menderSettings, key) {
-			doc[key] = redact.Removed
+			doc[key] = removedSecret
 		}
 	}
 	r.addJSON("config/mender.conf", doc, nil)

@@ -15,7 +15,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
-	"github.com/mender-app/mender-app/cmd/internal/meter"
 	"github.com/mender-app/mender-app/modules/appdata"
 	"github.com/mender-app/mender-app/modules/backup"
 	"github.com/mender-app/mender-app/modules/client"
@@ -86,7 +85,7 @@ func (p *program) restore(ctx context.Context, file string, names []string) erro
 		return err
 	}
 	defer f.Close()
-	contents, err := backup.Verify(meter.Interruptible(ctx, f))
+	contents, err := backup.Verify(interruptible(ctx, f))
 	if err != nil {
 		return err
 	}
@@ -97,7 +96,7 @@ func (p *program) restore(ctx context.Context, file string, names []string) erro
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
-	r, err := backup.NewReader(meter.Interruptible(ctx, f), contents)
+	r, err := backup.NewReader(interruptible(ctx, f), contents)
 	if err != nil {
 		return err
 	}

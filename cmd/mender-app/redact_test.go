@@ -1,4 +1,4 @@
-package redact
+package main
 
 import (
 	"encoding/json"
@@ -8,7 +8,7 @@ import (
 )
 
 func TestSecrets(t *testing.T) {
-	var s Secrets
+	var s redactor
 	s.Add("first line of it\nsecond \"line\" <of> it\n")
 	s.AddAssignments("# MODE=comment\nDB=\"hunter2 with blanks\"\nexport OTHER='swordfish'\nSHORT=abc\n")
 	s.AddURL("http://user:p%40ssword@proxy:3128")
@@ -24,7 +24,7 @@ func TestSecrets(t *testing.T) {
 	require.Equal(t, true, back["secrets"])
 	require.Equal(t, "https://[removed]@c/d", back["url"])
 	require.Equal(t, "password=[removed]; token: [removed]", back["said"])
-	require.Equal(t, Removed, back["key"])
+	require.Equal(t, removedSecret, back["key"])
 	require.NotContains(t, clean, "second")
 
 	for in, want := range map[string]string{
@@ -40,7 +40,7 @@ func TestSecrets(t *testing.T) {
 }
 
 func TestAssignments(t *testing.T) {
-	var s Secrets
+	var s redactor
 	keep := func(key string) bool { return key == "log_level" || key == "target" }
 	got := s.Assignments("# old = \"x\"\nlog_level = \"debug\" # why\n\nTARGET=registry://u:pw@h/p\ncommand = \"get --pin 1234\"\nlist = [\n  \"more\",\n]\n[[keys]]\nfile = \"a\"\n", keep)
 	require.Equal(t, "log_level = \"debug\"\nTARGET = registry://[removed]@h/p\ncommand = [removed]\nlist = [removed]\n[removed]\n[removed]\n[[keys]]\nfile = [removed]\n", got)

@@ -1,6 +1,4 @@
-// Package redact removes secrets from texts that leave the device: known secret
-// values, and text that looks like a secret. It must not know what the texts are.
-package redact
+package main
 
 import (
 	"bytes"
@@ -15,8 +13,8 @@ import (
 	"sync"
 )
 
-// Removed takes the place of a secret.
-const Removed = "[removed]"
+// removedSecret takes the place of a secret.
+const removedSecret = "[removed]"
 
 const (
 	minSecret  = 4       // characters; a shorter value would match everywhere
@@ -24,15 +22,16 @@ const (
 	maxSecrets = 20000
 )
 
-// Secrets are values that must not leave the device.
-type Secrets struct {
+// redactor removes secrets from texts that leave the device: known values, and text that
+// looks like a secret. It does not know what the texts are.
+type redactor struct {
 	values   map[string]bool
 	kept     map[string]bool
 	replacer *strings.Replacer
 }
 
 // Add adds a value, each of its lines, and its forms in JSON and base64.
-func (s *Secrets) Add(value string) {
+func (s *redactor) Add(value string) {
 	value = strings.TrimSpace(value)
 	s.add(value)
 	for line := range strings.Lines(value) {
@@ -41,7 +40,7 @@ func (s *Secrets) Add(value string) {
 }
 
 // Keep marks a word as not secret, even if a secret has this value.
-func (s *Secrets) Keep(word string) {
+func (s *redactor) Keep(word string) {
 	if s.kept == nil {
 		s.kept = map[string]bool{}
 	}
@@ -51,7 +50,7 @@ func (s *Secrets) Keep(word string) {
 // harmless are common values of settings that reveal nothing.
 var harmless = strings.Fields("true false yes none null production development debug info warn warning error localhost docker")
 
-func (s *Secrets) add(value string) {
+func (s *redactor) add(value string) {
 	if s.kept[value] || slices.Contains(harmless, strings.ToLower(value)) {
 		return
 	}
@@ -76,7 +75,7 @@ func (s *Secrets) add(value string) {
 }
 
 // AddURL adds the password and the user of a URL.
-func (s *Secrets) AddURL(text string) {
+func (s *redactor) AddURL(text string) {
 	for _, m := range userinfo().FindAllStringSubmatch(text, -1) {
 		_, password, found := strings.Cut(m[2], ":")
 		if !found {
@@ -91,7 +90,7 @@ func (s *Secrets) AddURL(text string) {
 
 // AddAssignments adds the values of all assignments NAME=VALUE, one a line, as in a
 // .env file.
-func (s *Secrets) AddAssignments(text string) {
+func (s *redactor) AddAssignments(text string) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimPrefix(strings.TrimSpace(line), "export ")
 		_, value, found := strings.Cut(line, "=")
@@ -105,7 +104,7 @@ func (s *Secrets) AddAssignments(text string) {
 }
 
 // AddNamed adds the values in a text whose names say that they are secret.
-func (s *Secrets) AddNamed(text string) {
+func (s *redactor) AddNamed(text string) {
 	for _, m := range named().FindAllStringSubmatch(text, -1) {
 		s.Add(strings.Trim(m[2], `"'`))
 	}
@@ -129,33 +128,33 @@ func lazily(expression string) func() *regexp.Regexp {
 }
 
 // Text removes secrets from a text.
-func (s *Secrets) Text(text string) string { return s.clean(text, named()) }
+func (s *redactor) Text(text string) string { return s.clean(text, named()) }
 
 // JSON removes secrets from the strings of a JSON document, which stays valid.
-func (s *Secrets) JSON(text string) string { return s.clean(text, inJSON()) }
+func (s *redactor) JSON(text string) string { return s.clean(text, inJSON()) }
 
-func (s *Secrets) clean(text string, telling *regexp.Regexp) string {
+func (s *redactor) clean(text string, telling *regexp.Regexp) string {
 	text = strings.ToValidUTF8(text, "?")
-	text = privates().ReplaceAllString(text, Removed)
-	text = ageSecret().ReplaceAllString(text, Removed)
+	text = privates().ReplaceAllString(text, removedSecret)
+	text = ageSecret().ReplaceAllString(text, removedSecret)
 	if s.replacer == nil {
 		// If two values match at the same place, the replacer takes the first.
 		longest := func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) }
 		var pairs []string
 		for _, v := range slices.SortedFunc(maps.Keys(s.values), longest) {
-			pairs = append(pairs, v, Removed)
+			pairs = append(pairs, v, removedSecret)
 		}
 		s.replacer = strings.NewReplacer(pairs...)
 	}
 	text = s.replacer.Replace(text)
-	text = userinfo().ReplaceAllString(text, "${1}"+Removed+"@")
-	return telling.ReplaceAllString(text, "${1}"+Removed)
+	text = userinfo().ReplaceAllString(text, "${1}"+removedSecret+"@")
+	return telling.ReplaceAllString(text, "${1}"+removedSecret)
 }
 
 // Assignments returns a configuration file, TOML or assignments, with the values of
 // the keys that keep allows. It drops comments, which may hold old secrets, and every
 // line that is not a one-line assignment.
-func (s *Secrets) Assignments(text string, keep func(key string) bool) string {
+func (s *redactor) Assignments(text string, keep func(key string) bool) string {
 	var out strings.Builder
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -167,19 +166,19 @@ func (s *Secrets) Assignments(text string, keep func(key string) bool) string {
 		case strings.HasPrefix(line, "["):
 			out.WriteString(s.Text(line) + "\n")
 		case !found:
-			out.WriteString(Removed + "\n")
+			out.WriteString(removedSecret + "\n")
 		case keep(strings.ToLower(key)):
 			value, _, _ = strings.Cut(value, " #")
 			out.WriteString(key + " = " + s.Text(strings.TrimSpace(value)) + "\n")
 		default:
-			out.WriteString(s.Text(key) + " = " + Removed + "\n")
+			out.WriteString(s.Text(key) + " = " + removedSecret + "\n")
 		}
 	}
 	return out.String()
 }
 
-// EachText calls each for the strings of a JSON document, with their key.
-func EachText(doc any, each func(key, value string)) {
+// eachText calls each for the strings of a JSON document, with their key.
+func eachText(doc any, each func(key, value string)) {
 	var visit func(key string, v any)
 	visit = func(key string, v any) {
 		switch v := v.(type) {

@@ -1,5 +1,4 @@
-// Package meter reads an artifact so that a person can see the progress and stop it.
-package meter
+package main
 
 import (
 	"context"
@@ -7,8 +6,8 @@ import (
 	"io"
 )
 
-// Interruptible reads from in until the context ends, even while in is silent.
-func Interruptible(ctx context.Context, in io.Reader) io.Reader {
+// interruptible reads from in until the context ends, even while in is silent.
+func interruptible(ctx context.Context, in io.Reader) io.Reader {
 	r, w := io.Pipe()
 	context.AfterFunc(ctx, func() { w.CloseWithError(context.Cause(ctx)) })
 	go func() {
@@ -18,8 +17,8 @@ func Interruptible(ctx context.Context, in io.Reader) io.Reader {
 	return r
 }
 
-// Meter counts the bytes that are read through it, and shows progress.
-type Meter struct {
+// progressMeter counts the bytes that are read through it, and shows progress.
+type progressMeter struct {
 	In    io.Reader
 	Out   io.Writer // nil: shows nothing
 	Size  int64     // 0: not known
@@ -27,7 +26,7 @@ type Meter struct {
 	shown int64
 }
 
-func (m *Meter) Read(b []byte) (int, error) {
+func (m *progressMeter) Read(b []byte) (int, error) {
 	n, err := m.In.Read(b)
 	m.count += int64(n)
 	if m.Out != nil && m.count-m.shown >= 1<<20 {
@@ -42,7 +41,7 @@ func (m *Meter) Read(b []byte) (int, error) {
 }
 
 // Done clears the meter's line. It may be called more than once.
-func (m *Meter) Done() {
+func (m *progressMeter) Done() {
 	if m.Out != nil && m.shown > 0 {
 		fmt.Fprint(m.Out, "\r                              \r")
 		m.shown = 0
