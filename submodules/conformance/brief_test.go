@@ -40,7 +40,7 @@ func TestProtocolInBrief(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(work, "out"), 0o755))
 
 	var verbs []string
-	installed := filepath.Join(work, "root", "shop")
+	installed := filepath.Join(work, "root", "door")
 	for line := range strings.Lines(string(block[1])) {
 		call, _, explained := strings.Cut(line, "#")
 		require.True(t, explained, line)
