@@ -146,8 +146,9 @@ test: setup ## check, then the tests of all packages and what a device does each
 	@testdata/stage 'long tests of the packages' 9 $(GO) test -vet=off -timeout 40m -p 3 $(filter $(LONGER),$(SLOW)) $(filter-out $(SLOW) $(OWN_TARGET),$(LONGER))
 	@testdata/stage 'a device, with the real client and engine' 5 $(WHOLE) -parallel 4 ./testdata/e2e/daily ./testdata/e2e/components ./testdata/bed ./testdata/bed/mutants ./testdata/peers
 
-.PHONY: test-ci
-test-ci: test # what CI runs
+.PHONY: test-ci test-rest
+test-ci: test test-rest # what CI runs
+test-rest: setup # what CI runs after make test: migration, faults, Kubernetes
 	@testdata/stage 'other update modules, and each Mender client' 2 $(WHOLE) -parallel 4 ./testdata/e2e/migration
 	@testdata/stage 'kills, power cuts, disks that fail' 6 $(WHOLE) -parallel 4 ./testdata/e2e/faults ./testdata/flash/... ./testdata/powercut/...
 	@testdata/stage 'a Kubernetes node (make test-k8s)' 6 $(MAKE) --no-print-directory test-k8s
