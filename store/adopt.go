@@ -149,7 +149,7 @@ func (s *Store) Adopt(name, orchestrator string, components func(urls []string) 
 	if err := durable.RemoveAll(a.releaseDir(AdoptedID)); err != nil {
 		return nil, err
 	}
-	if err := durable.MkdirAll(a.releaseDir(AdoptedID), 0o755); err != nil {
+	if err := durable.MkdirAll(a.releaseDir(AdoptedID), 0o700); err != nil {
 		return nil, err
 	}
 	// A running container may have the files mounted.

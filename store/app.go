@@ -333,10 +333,10 @@ func (a *App) Save() error {
 		return fmt.Errorf("application %s: %w", a.Name, err)
 	}
 	dir := a.store.appDir(a.Name)
-	if err := durable.MkdirAll(dir, 0o755); err != nil {
+	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("application %s: %w", a.Name, err)
 	}
-	if err := durable.WriteFile(filepath.Join(dir, stateFile), data, 0o644); err != nil {
+	if err := durable.WriteFile(filepath.Join(dir, stateFile), data, 0o600); err != nil {
 		return fmt.Errorf("application %s: %w", a.Name, err)
 	}
 	return nil

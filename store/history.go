@@ -202,7 +202,7 @@ func (s *Store) AddHistory(r Record) error {
 	if err := durable.MkdirAll(s.meta(historyDir), 0o700); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
-	if err := durable.WriteFile(s.HistoryFile(r.Application), out.Bytes(), 0o644); err != nil {
+	if err := durable.WriteFile(s.HistoryFile(r.Application), out.Bytes(), 0o600); err != nil {
 		return fmt.Errorf("history: %w", err)
 	}
 	return s.dropLogs(r.Application, r.Number)

@@ -90,10 +90,14 @@ func (a *App) PutRelease(r *Release) error {
 	if err != nil {
 		return fmt.Errorf("release %s: %w", r.ID, err)
 	}
+	if err := durable.MkdirAll(a.releaseDir(r.ID), 0o700); err != nil {
+		return fmt.Errorf("release %s: %w", r.ID, err)
+	}
+	// A service may mount the directory itself, and read it as any user.
 	if err := durable.MkdirAll(a.ReleaseManifests(r.ID), 0o755); err != nil {
 		return fmt.Errorf("release %s: %w", r.ID, err)
 	}
-	if err := durable.WriteFile(filepath.Join(a.releaseDir(r.ID), releaseFile), data, 0o644); err != nil {
+	if err := durable.WriteFile(filepath.Join(a.releaseDir(r.ID), releaseFile), data, 0o600); err != nil {
 		return fmt.Errorf("release %s: %w", r.ID, err)
 	}
 	return nil

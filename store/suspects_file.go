@@ -111,7 +111,7 @@ func (s *Store) PutSuspects(list []Suspect) error {
 	if err != nil {
 		return fmt.Errorf("suspects: %w", err)
 	}
-	if err := durable.WriteFile(path, data, 0o644); err != nil {
+	if err := durable.WriteFile(path, data, 0o600); err != nil {
 		return fmt.Errorf("suspects: %w", err)
 	}
 	return nil

@@ -199,7 +199,7 @@ func (c *checkup) used() (names []string) {
 	return names
 }
 
-// store checks the store's directories: only root may write to them.
+// store checks the store's directories: only root may enter them.
 func (c *checkup) store() {
 	const check = "store"
 	s := c.config.OpenStore()
@@ -212,7 +212,16 @@ func (c *checkup) store() {
 		c.bad(statusFail, check, "set persistent_store to a directory on persistent storage", "%s is not a directory: %v", s.Dir(), err)
 		return
 	}
-	for at, most := range map[string]fs.FileMode{s.Dir(): 0o755, s.Meta(""): 0o700} {
+	private, err := s.Private()
+	if err != nil {
+		c.bad(statusFail, check, "run it as root", "%v", err)
+		return
+	}
+	most := map[string]fs.FileMode{s.Dir(): 0o755} // others may have things in it
+	for _, dir := range private {
+		most[dir] = 0o700
+	}
+	for at, most := range most {
 		fi, err := os.Stat(at)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
@@ -227,7 +236,7 @@ func (c *checkup) store() {
 		}
 		if owner != os.Geteuid() || fi.Mode().Perm()&^most != 0 {
 			c.bad(statusFail, check, fmt.Sprintf("chown root %s && chmod %o %s", at, most, at),
-				"%s belongs to user %d and has mode %o: other users can change or block what is in it", at, owner, fi.Mode().Perm())
+				"%s belongs to user %d and has mode %o: other users can read, change or block what is in it", at, owner, fi.Mode().Perm())
 			return
 		}
 	}

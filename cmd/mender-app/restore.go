@@ -242,7 +242,7 @@ func (p *program) prepareRestore(ctx context.Context, e *deploy.Engine, s *backu
 	if err := durable.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	return durable.WriteFile(file, []byte(s.History), 0o644)
+	return durable.WriteFile(file, []byte(s.History), 0o600)
 }
 
 // putBack gives an application that is loaded what an operator had set, and its data.

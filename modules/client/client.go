@@ -148,7 +148,7 @@ func (c *Client) save(r *Record) error {
 	if err := durable.PrivateDir(c.Dir); err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(c.Dir, recordFile), append(data, '\n'), 0o644)
+	return durable.WriteFile(filepath.Join(c.Dir, recordFile), append(data, '\n'), 0o600)
 }
 
 // enter records that the call of a state is about to begin.

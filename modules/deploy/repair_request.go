@@ -45,7 +45,7 @@ func (q *repairRequest) Write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(dir, repairRequestFile), data, 0o644)
+	return durable.WriteFile(filepath.Join(dir, repairRequestFile), data, 0o600)
 }
 
 // readRepair reads the request of a repair. fs.ErrNotExist: the repair was not begun.

@@ -17,7 +17,7 @@ import (
 // copies are what services mount from the manifests, in
 // <store>/<app>/mounts/<hash>/<path in the manifests>. The name is a hash of the
 // content, so the path stays the same over releases exactly as long as the content
-// does.
+// does. Only root can enter the store: see mountsBase for what others mount.
 //
 // Mounting the release's own directory does not work. The kernel follows the link
 // <app>/manifests once, when the container starts. A service that no release changes
@@ -26,24 +26,27 @@ import (
 type copies struct {
 	dir  string // the project's, a link
 	real string // where it leads now
-	base string // <store>/<app>/mounts
+	base string // see mountsBase
 }
 
 // copies returns nil if the project is not in mender-app's store: nobody replaces or
 // removes the directory there.
 func (p *project) copies(app string) (*copies, error) {
-	fi, err := os.Lstat(p.dir)
-	if err != nil {
+	if in, err := inStore(app, p.dir); err != nil || !in {
 		return nil, err
-	}
-	if fi.Mode()&fs.ModeSymlink == 0 || !ownDirectory(app, p.dir) {
-		return nil, nil
 	}
 	real, err := filepath.EvalSymlinks(p.dir)
 	if err != nil {
 		return nil, err
 	}
-	return &copies{dir: p.dir, real: real, base: filepath.Join(filepath.Dir(p.dir), mountsDir)}, nil
+	return &copies{dir: p.dir, real: real, base: p.mounts}, nil
+}
+
+// inStore reports whether the manifests of the application in dir are those of mender-app's
+// store, where a link names them.
+func inStore(app, dir string) (bool, error) {
+	fi, err := os.Lstat(dir)
+	return err == nil && fi.Mode()&fs.ModeSymlink != 0 && ownDirectory(app, dir), err
 }
 
 // volumes returns the service's mounts with the paths of copies.
@@ -111,7 +114,7 @@ func (c *copies) path(source string) (string, error) {
 	if _, err := os.Lstat(to); err == nil {
 		return filepath.Join(to, rel), nil
 	}
-	if err := durable.MkdirAll(c.base, 0o755); err != nil {
+	if err := c.make(); err != nil {
 		return "", err
 	}
 	tmp, err := os.MkdirTemp(c.base, durable.TempPrefix+"*")
@@ -136,6 +139,17 @@ func (c *copies) path(source string) (string, error) {
 	return filepath.Join(to, rel), durable.Rename(tmp, to)
 }
 
+// make creates the directory of the copies. Other users who may pass through it see no
+// names in it: they reach only what they can name.
+func (c *copies) make() error {
+	for _, dir := range []string{filepath.Dir(c.base), c.base} {
+		if err := durable.MkdirAll(dir, 0o711); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // hash identifies the tree at root/rel by its path and content.
 func (c *copies) hash(root, rel string) (string, error) {
 	h := sha256.New()
@@ -147,6 +161,23 @@ func (c *copies) hash(root, rel string) (string, error) {
 
 // mountsDir is the directory of the copies beside the manifests.
 const mountsDir = "mounts"
+
+// mountsBase is the directory of what the application with the manifests in dir mounts.
+// The engine of root mounts what is in the store: permissions of the directories above do
+// not count inside of a container. An engine of another user, or one that maps the root
+// of containers to another user, has to enter each directory of a path. It gets
+// <store>-mounts/<app>.
+func (s *session) mountsBase(ctx context.Context, dir string) (string, error) {
+	remapped, err := s.engine.Remapped(ctx)
+	if err != nil {
+		return "", err
+	}
+	home := filepath.Dir(dir)
+	if remapped {
+		return filepath.Join(filepath.Dir(home)+"-"+mountsDir, filepath.Base(home)), nil
+	}
+	return filepath.Join(home, mountsDir), nil
+}
 
 // purgeMounts removes the copies of a removed application. A copy that a service has
 // written into is data, and is removed only if that is asked for.

@@ -76,7 +76,7 @@ func (s *session) recordEnded(ctx context.Context, p *project) error {
 	case err == nil && string(have) == ids, errors.Is(err, fs.ErrNotExist) && ids == "":
 		return nil
 	}
-	return durable.WriteFile(path, []byte(ids), 0o644)
+	return durable.WriteFile(path, []byte(ids), 0o600)
 }
 
 // endedWell reports whether a container has ended with 0, and may.

@@ -29,6 +29,8 @@ type project struct {
 	marked map[string]bool
 	// sums are the labels of networks that are made here, by the networks' keys.
 	sums map[string]string
+	// mounts is the directory of what services mount from the manifests.
+	mounts string
 }
 
 // model is the part that we need of `docker compose config --format json`.
@@ -212,6 +214,13 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 		return nil, err
 	}
 	p := &project{dir: dir, files: files, images: map[string]string{}, marked: map[string]bool{}}
+	in, err := inStore(s.req.App, dir)
+	if err == nil && in {
+		p.mounts, err = s.mountsBase(ctx, dir)
+	}
+	if err != nil {
+		return nil, err
+	}
 	shipped, err := variables(dir, s.req.Values)
 	if err != nil {
 		return nil, err

@@ -110,8 +110,14 @@ func (s *session) Purge(ctx context.Context) error {
 		if err := s.secretsDir(dir).Remove(); err != nil {
 			return err
 		}
-		if err := s.purgeMounts(filepath.Join(filepath.Dir(dir), mountsDir)); err != nil {
+		mounts, err := s.mountsBase(ctx, dir)
+		if err != nil {
 			return err
+		}
+		for _, base := range []string{mounts, filepath.Join(filepath.Dir(dir), mountsDir)} { // the engine may have been another one
+			if err := s.purgeMounts(base); err != nil {
+				return err
+			}
 		}
 	}
 	for _, img := range images {

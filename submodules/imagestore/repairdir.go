@@ -79,7 +79,7 @@ func (s RepairDir) WritePlan(p any) error {
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(filepath.Join(string(s), planFile), data, 0o644)
+	return durable.WriteFile(filepath.Join(string(s), planFile), data, 0o600)
 }
 
 // Clear removes what was kept, but not the plan.

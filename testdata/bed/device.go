@@ -90,6 +90,11 @@ func start(t testing.TB) *Device {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		if open, err := d.OpenToStrangers(); err != nil {
+			t.Errorf("look at the store as another user: %v", err)
+		} else if len(open) > 0 {
+			t.Errorf("any user can read or enter these in the store:\n%s", strings.Join(open, "\n"))
+		}
 		// Nobody looks at it any more: a shutdown would stop each container first.
 		if err := d.Kill(); err != nil {
 			t.Errorf("end the device: %v", err)
@@ -175,6 +180,22 @@ func (d *Device) LeftInTmp() ([]string, error) {
 	names, err := d.listTmp()
 	maps.DeleteFunc(names, func(name string, _ bool) bool { return d.tmp[name] || strings.HasPrefix(name, "runc-process") })
 	return slices.Sorted(maps.Keys(names)), err
+}
+
+// OpenToStrangers lists what a user without rights can read or enter in the store, whose
+// default place it is. A device that has ended, and a store that none of our programs has
+// used, have nothing.
+func (d *Device) OpenToStrangers() ([]string, error) {
+	const store = "/data/mender-app"
+	if _, err := os.Stat(d.Path(store + "/.mender-app")); err != nil {
+		return nil, nil
+	}
+	r, err := d.Run("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups",
+		"find", store, "(", "-readable", "-o", "-executable", ")", "!", "-type", "l")
+	if err != nil || r.Code > 1 { // 1: find could not enter a directory
+		return nil, errors.Join(err, errors.New(r.Output()))
+	}
+	return strings.Fields(r.Stdout), nil
 }
 
 // Close ends every process of the device and removes its mounts and control groups.

@@ -50,3 +50,21 @@ volumes:
 	require.NoError(t, err)
 	require.Empty(t, left)
 }
+
+// A store that somebody can read is found.
+func TestOpenToStrangers(t *testing.T) {
+	d := StartWithoutEngine(t)
+	open := func() []string {
+		t.Helper()
+		list, err := d.OpenToStrangers()
+		require.NoError(t, err)
+		return list
+	}
+	require.Empty(t, open(), "no store")
+	d.MustRun(t, "bash", "-ec", "mkdir -p -m 755 /data/mender-app/.mender-app; echo x >/data/mender-app/shop; chmod 700 /data/mender-app/.mender-app")
+	require.Equal(t, []string{"/data/mender-app", "/data/mender-app/shop"}, open())
+	d.MustRun(t, "chmod", "711", "/data/mender-app")
+	require.Equal(t, []string{"/data/mender-app"}, open())
+	d.MustRun(t, "chmod", "700", "/data/mender-app")
+	require.Empty(t, open())
+}

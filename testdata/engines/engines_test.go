@@ -115,6 +115,7 @@ func (a *app) manifests(release, compose string) string {
 	store := filepath.Join(a.d.Dir, "data/store", a.name)
 	dir := filepath.Join(store, "releases", release, "manifests")
 	require.NoError(a, os.MkdirAll(dir, 0o755))
+	require.NoError(a, os.Chmod(filepath.Dir(store), 0o700)) // as app makes it
 	require.NoError(a, os.WriteFile(filepath.Join(dir, "docker-compose.yml"), []byte(compose), 0o644))
 	link := filepath.Join(store, "manifests")
 	_ = os.Remove(link)

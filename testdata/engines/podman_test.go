@@ -25,6 +25,7 @@ func TestPodman(t *testing.T) {
 			configure(t, d, "")
 			life(t, newApp(t, d, "shop"), unchecked)
 			podmanPorts(t, d)
+			podmanMounts(t, d)
 			podmanChecks(t, d)
 			podmanImages(t, d)
 			podmanDamaged(t, d)
@@ -48,6 +49,26 @@ func podmanPorts(t *testing.T, d *bed.Device) {
 		w.Stop()
 	}
 	a.call(nil, "", submodules.VerbPurge, a.name)
+}
+
+// podmanMounts rolls out a service that mounts a file of the manifests. Only root can enter
+// the store; what an engine of another user mounts lies beside it.
+func podmanMounts(t *testing.T, d *bed.Device) {
+	a := newApp(t, d, "mounts")
+	p := newPicture(t, "mounts", "mounts/web:1", "1")
+	a.load(p, p.archive(t, d, 0))
+	dir := a.manifests("1", strings.ReplaceAll(composeFile, "IMAGE", p.URL)+unchecked+"    volumes: [\"./conf:/conf:ro\"]\n")
+	require.NoError(t, os.Mkdir(filepath.Join(d.Path(dir), "conf"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(d.Path(dir), "conf/words"), []byte("red"), 0o644))
+	a.call([]submodules.Component{p.Component}, "", submodules.VerbRollout, a.name, dir)
+	base := "/data/store/mounts/mounts/"
+	if d.Engine.Rootless {
+		base = "/data/store-mounts/mounts/"
+	}
+	require.True(t, strings.HasPrefix(a.container("web", "{{(index .Mounts 0).Source}}"), base), a.container("web", "{{.Mounts}}"))
+	a.call(nil, "", submodules.VerbPurge, a.name, dir)
+	_, err := os.Stat(d.Path(strings.TrimSuffix(base, "/")))
+	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
 // podmanChecks rolls out a service with a health check that never runs. Podman does

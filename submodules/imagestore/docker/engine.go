@@ -97,6 +97,15 @@ func (e *Engine) system(ctx context.Context) (system.Info, error) {
 	return e.info, nil
 }
 
+// Remapped reports whether the engine or the root of its containers is not the root of
+// the machine. Then directories that only root can enter cannot be mounted.
+func (e *Engine) Remapped(ctx context.Context) (bool, error) {
+	info, err := e.system(ctx)
+	return slices.ContainsFunc(info.SecurityOptions, func(o string) bool {
+		return strings.HasPrefix(o, "name=rootless") || strings.HasPrefix(o, "name=userns")
+	}), err
+}
+
 // containerd reports whether the engine keeps its images in containerd.
 func (e *Engine) containerd(ctx context.Context) (bool, error) {
 	info, err := e.system(ctx)
