@@ -86,6 +86,22 @@ func (t *Tree) MetaData() ([]byte, error) {
 	return data, nil
 }
 
+// Provides is what the client records when it commits the payload; nil if there is
+// nothing, or if it is larger than 64 KiB or cannot be read.
+func (t *Tree) Provides() map[string]string {
+	data, err := readBounded(filepath.Join(t.dir, "header", "type-info"), maxValue)
+	if err != nil {
+		return nil
+	}
+	var info struct {
+		Provides map[string]string `json:"artifact_provides"`
+	}
+	if json.Unmarshal(data, &info) != nil {
+		return nil
+	}
+	return info.Provides
+}
+
 // Files returns the directory with the payload's files, if the client stored them
 // because the module did not read the streams.
 func (t *Tree) Files() (dir string, ok bool) {

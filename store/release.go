@@ -32,6 +32,8 @@ type Release struct {
 	// Statement is the artifact's statement as in its metadata. It says what the release
 	// is, signed by its maker (package statement); nil for none.
 	Statement json.RawMessage `json:"statement,omitempty"`
+	// Provides is what a Mender client records when the artifact is committed; nil: unknown.
+	Provides map[string]string `json:"provides,omitempty"`
 	// KeepServices and KeepOverrides are a person's choice at the installation, which
 	// overrides the policy; nil: no choice.
 	KeepServices  *bool     `json:"keep_services,omitempty"`

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -258,10 +257,8 @@ func clientRuns() bool {
 
 // clientRollback is what a person says to the Mender client of this device.
 func clientRollback() string {
-	for _, name := range device.MenderClients {
-		if _, err := exec.LookPath(name); err == nil {
-			return "`" + name + " rollback`"
-		}
+	if name, _ := device.MenderClient(); name != "" {
+		return "`" + name + " rollback`"
 	}
 	return "its `rollback`"
 }

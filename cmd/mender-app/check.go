@@ -49,7 +49,7 @@ Of a URL only the head of the artifact is read, so the manifests are not checked
 			if err != nil {
 				return err
 			}
-			return p.check(cmd.Context(), from, o.keyOptions)
+			return p.check(cmd.Context(), from, o)
 		},
 	}
 	o.keyOptions.Flags(cmd.Flags())
@@ -63,9 +63,9 @@ type printedForecast struct {
 	Download int64 `json:"download,omitempty"` // bytes of the artifact, if they are known
 }
 
-func (p *program) check(ctx context.Context, from string, k keyOptions) (err error) {
+func (p *program) check(ctx context.Context, from string, wanted installOptions) (err error) {
 	o := p.opener()
-	keys, noKeys := o.Trusted(k)
+	keys, noKeys := o.Trusted(wanted.keyOptions)
 	if noKeys != nil && !errors.Is(noKeys, client.ErrRefused) {
 		return noKeys
 	}
@@ -74,7 +74,7 @@ func (p *program) check(ctx context.Context, from string, k keyOptions) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, in.End(err)) }()
-	found, err := p.foresee(ctx, in, keys, noKeys, !download.IsURL(from))
+	found, err := p.foresee(ctx, in, foreseeOptions{keys, noKeys, !download.IsURL(from), wanted.staged.staged})
 	if err != nil {
 		return err
 	}
@@ -87,10 +87,17 @@ func (p *program) check(ctx context.Context, from string, k keyOptions) (err err
 	return errors.Join(err, found.Refused())
 }
 
-// foresee makes every check of an artifact. unsigned is why its signature cannot be
-// checked, nil if it can. whole: its manifests are at hand.
-func (p *program) foresee(ctx context.Context, in io.Reader, keys []device.Trusted, unsigned error, whole bool) (*deploy.Forecast, error) {
-	reader, signature := openArtifact(in, keys)
+// foreseeOptions are what foresee knows of an artifact.
+type foreseeOptions struct {
+	keys     []device.Trusted
+	unsigned error // why its signature cannot be checked; nil if it can
+	whole    bool  // its manifests are at hand
+	staged   bool  // mender-app installs it, even beside a Mender client
+}
+
+// foresee makes every check of an artifact.
+func (p *program) foresee(ctx context.Context, in io.Reader, o foreseeOptions) (*deploy.Forecast, error) {
+	reader, signature := openArtifact(in, o.keys)
 	if reader == nil {
 		return nil, signature
 	}
@@ -99,7 +106,7 @@ func (p *program) foresee(ctx context.Context, in io.Reader, keys []device.Trust
 		return nil, err
 	}
 	var manifests func() (io.Reader, error)
-	if whole {
+	if o.whole {
 		manifests = func() (io.Reader, error) { return manifestsOf(reader) }
 	}
 	e := p.engine()
@@ -115,8 +122,8 @@ func (p *program) foresee(ctx context.Context, in io.Reader, keys []device.Trust
 		return nil, err
 	}
 	before := &deploy.Forecast{}
-	before.Add("signature", errors.Join(unsigned, signature))
-	before.Add("device", p.accepts(reader.Header()))
+	before.Add("signature", errors.Join(o.unsigned, signature))
+	before.Add("device", p.accepts(ctx, reader.Header(), meta.ApplicationName, o.staged))
 	found.Findings = append(before.Findings, found.Findings...)
 	return found, nil
 }
@@ -128,7 +135,7 @@ func (p *program) foreseeStaged(ctx context.Context, in io.Reader) (*deploy.Fore
 	if err != nil {
 		return nil, err
 	}
-	return p.foresee(ctx, in, keys, nil, false)
+	return p.foresee(ctx, in, foreseeOptions{keys: keys, staged: true})
 }
 
 // manifestsOf skips to the manifests of an artifact.
@@ -144,19 +151,19 @@ func manifestsOf(r *mender.Reader) (io.Reader, error) {
 	}
 }
 
-// accepts makes the checks of the client. With a Mender client here, that one knows
-// what is installed.
-func (p *program) accepts(h *mender.Header) error {
+// accepts makes the checks of the client that installs the artifact.
+func (p *program) accepts(ctx context.Context, h *mender.Header, app string, staged bool) error {
 	c, err := p.client()
 	if err != nil {
 		return err
 	}
-	if p.unmanaged() == nil {
-		return c.Accepts(h)
+	if p.unmanaged() != nil && !staged {
+		return p.acceptedByMender(ctx, c, p.withoutScripts(h), app)
 	}
-	bare := *h
-	bare.Depends, bare.DependsNames, bare.DependsGroups = nil, nil, nil
-	return c.Accepts(p.withoutScripts(&bare))
+	if c.Views, err = p.views(ctx, h); err != nil {
+		return err
+	}
+	return c.Accepts(h)
 }
 
 // fits makes those checks of the client that do not depend on what is installed.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -128,6 +127,9 @@ func (p *program) install(ctx context.Context, from string, o installOptions) (e
 			return err
 		}
 	}
+	if c.Views, err = p.views(ctx, artifact.Header()); err != nil {
+		return err
+	}
 	began := traceInstall(c)
 	defer context.AfterFunc(ctx, func() {
 		bar.Done()
@@ -195,10 +197,8 @@ func (p *program) finishStaged(ctx context.Context, a *staging.Artifact) (done b
 
 // unmanaged refuses a device that has a Mender client.
 func (p *program) unmanaged() error {
-	for _, name := range device.MenderClients {
-		if path, err := exec.LookPath(name); err == nil {
-			return fmt.Errorf("%w (%s): use `%s install`, or --force", errManaged, path, name)
-		}
+	if name, path := device.MenderClient(); name != "" {
+		return fmt.Errorf("%w (%s): use `%s install`, or --force", errManaged, path, name)
 	}
 	return nil
 }
@@ -229,7 +229,18 @@ func (p *program) lockedClient() (*client.Client, func(), error) {
 		return nil, nil, err
 	}
 	release, err := c.Lock()
-	return c, release, err
+	if err != nil {
+		return nil, nil, err
+	}
+	running, err := device.Running(p.config.OpenStore())
+	if err == nil {
+		err = c.Settle(running)
+	}
+	if err != nil {
+		release()
+		return nil, nil, err
+	}
+	return c, release, nil
 }
 
 // readDeviceType reads the file that names this device's type, with
@@ -279,9 +290,11 @@ func (p *program) rollbackCommand() *cobra.Command {
 		Short: "Undo the installed update, or go back to the release that was kept",
 		Long: `Without APP, undoes the update of "mender-app install" that has not been committed
 yet. With APP, starts the newest kept release of that application again, however
-long ago it was replaced, and keeps the release that runs now instead. RELEASE
-selects another kept one by its name, its number or its artifact's name, as
-"mender-app releases APP" shows them. The Mender server does not learn of this.`,
+long ago it was replaced, and keeps the release that runs now instead. Only releases
+that were installed before the one that runs count. RELEASE selects any kept release
+by its name, its number or its artifact's name, as "mender-app releases APP" shows
+them. The Mender client and its server do not learn of this, and the client then
+refuses a delta for the release that runs.`,
 		Example:           "  mender-app rollback\n  mender-app rollback shop\n  mender-app rollback shop 3",
 		Args:              args(cobra.MaximumNArgs(2)),
 		ValidArgsFunction: completeKept,
@@ -291,16 +304,7 @@ selects another kept one by its name, its number or its artifact's name, as
 				if len(args) == 2 {
 					which = args[1]
 				}
-				r, err := p.engine().GoBack(cmd.Context(), args[0], which)
-				if err != nil {
-					return err
-				}
-				if err := p.settleRecord(r.ArtifactName); err != nil {
-					return err
-				}
-				p.warnOfClient()
-				return p.printResult(map[string]string{"application": args[0], "release": r.ID, "artifact_name": r.ArtifactName},
-					"%s runs release %s (%s) again", args[0], r.ID, r.ArtifactName)
+				return p.goBack(cmd.Context(), args[0], which)
 			}
 			c, release, err := p.lockedClient()
 			if err != nil {
@@ -318,6 +322,35 @@ selects another kept one by its name, its number or its artifact's name, as
 				"rolled back; installed is %s", orNothing(r.Installed.ArtifactName))
 		},
 	}
+}
+
+// goBack starts a kept release of an application again.
+func (p *program) goBack(ctx context.Context, app, which string) error {
+	from := ""
+	var r *store.Release
+	err := p.settled(func() (err error) {
+		if a, err := p.config.OpenStore().App(app); err == nil {
+			from = a.Current
+		}
+		if r, err = p.engine().GoBack(ctx, app, which); err != nil {
+			return err
+		}
+		return p.settleRecord(r.ArtifactName)
+	})
+	if err != nil {
+		return err
+	}
+	if name, _ := device.MenderClient(); name != "" {
+		p.log.Warn("the Mender client does not learn of this: it takes the artifact that it installed for installed, and refuses a delta for the release that runs now; an artifact with whole images installs",
+			"client", name)
+	}
+	doc := map[string]string{"application": app, "release": r.ID, "artifact_name": r.ArtifactName}
+	text := fmt.Sprintf("%s runs release %s (%s) again", app, r.ID, r.ArtifactName)
+	if forward := p.forwardCommand(app, from); forward != "" {
+		doc["replaced"] = from
+		text += "; " + forward + " goes forward again"
+	}
+	return p.printResult(doc, "%s", text)
 }
 
 func orNothing(name string) string {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os/exec"
 
 	"github.com/spf13/cobra"
 
@@ -61,7 +60,7 @@ installation that failed.`,
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			err := p.engine().Purge(cmd.Context(), args[0], data, force)
+			err := p.settled(func() error { return p.engine().Purge(cmd.Context(), args[0], data, force) })
 			if errors.Is(err, deploy.ErrRunning) {
 				return fmt.Errorf("%w: %w: mender-app stop %s, or --force", device.ErrUsage, err, args[0])
 			}
@@ -153,10 +152,7 @@ func (p *program) viewer() *view.Viewer {
 // warnOfClient warns, on a device with a Mender client, that the client does not
 // learn of manual changes.
 func (p *program) warnOfClient() {
-	for _, name := range device.MenderClients {
-		if _, err := exec.LookPath(name); err == nil {
-			p.log.Warn("the Mender client does not learn of this: it reports the artifact that it installed", "client", name)
-			return
-		}
+	if name, _ := device.MenderClient(); name != "" {
+		p.log.Warn("the Mender client does not learn of this: it reports the artifact that it installed", "client", name)
 	}
 }

@@ -75,7 +75,9 @@ func (m *Maker) Make(ctx context.Context) (*mender.Spec, error) {
 		Name: r.ArtifactName, DeviceTypes: []string{m.DeviceType}, PayloadType: mender.PayloadTypeApp, MetaData: text,
 		Provides: map[string]string{key + "version": r.ArtifactName}, ClearsProvides: []string{key + "*"},
 	}
-	if r.Version != "" {
+	if len(r.Provides) > 0 {
+		spec.Provides = r.Provides // deltas of the maker depend on these
+	} else if r.Version != "" {
 		spec.Provides[key+"application_version"] = r.Version
 	}
 	for _, p := range []string{images, path} {

@@ -7,6 +7,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -57,6 +58,9 @@ type Client struct {
 	// Signer is the public key, in PEM, that verified the artifact's signature and may
 	// sign for its application; "" if nothing was verified.
 	Signer string
+	// Views, if set, are what Install and Accepts compare an artifact's depends with,
+	// instead of the record. One that fits is enough.
+	Views []Installed
 	// Loaded, if set, is called after the module has loaded the whole payload, which was
 	// checked, and before it installs. Its error ends the installation.
 	Loaded func(ctx context.Context) error
@@ -79,6 +83,8 @@ type Record struct {
 type Installed struct {
 	ArtifactName string            `json:"artifact_name,omitempty"`
 	Provides     map[string]string `json:"provides,omitempty"`
+	// Applications says what of it belongs to which application.
+	Applications map[string]Belongings `json:"applications,omitempty"`
 	// Before is the artifact name from before a failed rollback. After the failure,
 	// ArtifactName says that the device is inconsistent. nil: no rollback failed.
 	Before *string `json:"artifact_name_before,omitempty"`
@@ -250,18 +256,34 @@ func (c *Client) accept(r *Record, h *mender.Header) error {
 	if err := c.Fits(h); err != nil {
 		return err
 	}
-	name := r.Installed.ArtifactName
+	if c.Views == nil {
+		return r.Installed.fits(h)
+	}
+	var refused error
+	for _, view := range c.Views {
+		err := view.fits(h)
+		if err == nil {
+			return nil
+		}
+		refused = cmp.Or(refused, err)
+	}
+	return refused
+}
+
+// fits refuses an artifact that depends on something else than what is installed.
+func (i Installed) fits(h *mender.Header) error {
+	name := i.ArtifactName
 	if len(h.DependsNames) > 0 && !slices.Contains(h.DependsNames, name) {
 		return fmt.Errorf("%w: the artifact needs artifact %s to be installed, and %q is",
 			ErrRefused, strings.Join(h.DependsNames, " or "), name)
 	}
-	group := r.Installed.Provides["artifact_group"]
+	group := i.Provides["artifact_group"]
 	if len(h.DependsGroups) > 0 && !slices.Contains(h.DependsGroups, group) {
 		return fmt.Errorf("%w: the artifact needs artifact group %s, and this device has %q",
 			ErrRefused, strings.Join(h.DependsGroups, " or "), group)
 	}
 	for _, key := range slices.Sorted(maps.Keys(h.Depends)) {
-		have, ok := r.Installed.Provides[key]
+		have, ok := i.Provides[key]
 		if !ok || !slices.Contains(h.Depends[key], have) {
 			return fmt.Errorf("%w: the artifact needs %s = %s, and this device has %q",
 				ErrRefused, key, strings.Join(h.Depends[key], " or "), have)
@@ -324,7 +346,7 @@ func (i Installed) with(u *Update) Installed {
 	if u.Group != "" {
 		provides["artifact_group"] = u.Group
 	}
-	return Installed{ArtifactName: u.ArtifactName, Provides: provides}
+	return Installed{ArtifactName: u.ArtifactName, Provides: provides, Applications: i.Applications}
 }
 
 // Rollback undoes the open update.

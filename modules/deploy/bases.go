@@ -43,7 +43,7 @@ func (d *oldContent) lacking(ctx context.Context, images []submodules.Component)
 func (d *oldContent) choose(ctx context.Context, h *header) (*header, error) {
 	meta := *h.Meta
 	meta.Components = slices.Clone(h.Meta.Components)
-	resolved := &header{Artifact: h.Artifact, Meta: &meta, Statement: h.Statement, Project: h.Project, Members: map[image.Digest][]string{}}
+	resolved := &header{Artifact: h.Artifact, Provides: h.Provides, Meta: &meta, Statement: h.Statement, Project: h.Project, Members: map[image.Digest][]string{}}
 	chosen := map[image.Digest]int{}
 	var temp, memory, engine, decode int64
 	for i, c := range meta.Components {

@@ -232,7 +232,7 @@ func TestDataGoesWithItsRelease(t *testing.T) {
 		require.DirExists(t, a.DataDir(a.Kept[0]), "kept with its release")
 
 		for _, want := range []release{k1, k2, k1} {
-			r, err := g.engine().GoBack(t.Context(), "shop", "")
+			r, err := g.engine().GoBack(t.Context(), "shop", want.name)
 			require.NoError(t, err)
 			require.Equal(t, want.name, r.ArtifactName)
 			g.runs(t, "shop", &want)

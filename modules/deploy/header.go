@@ -19,6 +19,7 @@ import (
 // header is the artifact's name and metadata. The client has verified both.
 type header struct {
 	Artifact string                    // its name
+	Provides map[string]string         // what the client records when it commits
 	Meta     *artifact.Metadata        // in a resolved header no component has variants
 	Members  map[image.Digest][]string // in a resolved header: of the variants chosen, in the images payload
 	// Statement is what the maker of the application signed, nil if the
@@ -74,7 +75,7 @@ func readHeader(tree *modules.Tree, platforms []image.Platform, log *slog.Logger
 	for _, w := range warnings {
 		log.Warn(w)
 	}
-	return &header{Artifact: name, Meta: meta, Project: typ == composemodule.PayloadType}, nil
+	return &header{Artifact: name, Provides: tree.Provides(), Meta: meta, Project: typ == composemodule.PayloadType}, nil
 }
 
 // CheckStatement refuses an artifact that differs from its statement. No payload has
@@ -115,7 +116,7 @@ func (h *header) CheckManifests(manifests digest.Digest) error {
 func (h *header) Release() *store.Release {
 	return &store.Release{
 		ArtifactName: h.Artifact, Version: h.Meta.ApplicationVersion, Policy: h.Meta.Policy, Orchestrator: h.Meta.Orchestrator,
-		Platform: h.Meta.Platform, Env: h.Meta.Env, Statement: h.Meta.Statement,
+		Platform: h.Meta.Platform, Env: h.Meta.Env, Statement: h.Meta.Statement, Provides: h.Provides,
 	}
 }
 

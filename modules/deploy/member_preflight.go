@@ -53,7 +53,7 @@ func (p *preflight) checkMember(ctx context.Context, m store.Member, with []poli
 
 // preflightOf prepares the checks of a member.
 func (e *Engine) preflightOf(m store.Member, x *StagedArtifact, leader *store.Leader, with []policy.App) *preflight {
-	p := &preflight{e: e, h: &header{Artifact: m.ArtifactName, Meta: x.Meta}}
+	p := &preflight{e: e, h: &header{Artifact: m.ArtifactName, Provides: x.Provides, Meta: x.Meta}}
 	p.leader, p.with, p.trust = leader, with, x.Trust
 	return p
 }

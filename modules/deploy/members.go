@@ -38,8 +38,9 @@ type Staged interface {
 
 // StagedArtifact is a staged artifact.
 type StagedArtifact struct {
-	Meta    *artifact.Metadata
-	Payload modules.Streams
+	Meta     *artifact.Metadata
+	Provides map[string]string // what a client records when it commits
+	Payload  modules.Streams
 	// Trust is as in deploy.Engine, for the signer of this artifact.
 	Trust func(application string, s *statement.Signed) error
 	io.Closer

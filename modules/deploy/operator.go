@@ -23,9 +23,9 @@ var ErrOpen = errors.New("a deployment is under way")
 
 // GoBack starts and commits a kept release of an application, and keeps the
 // release that it replaces. which is the kept release's name, its number or its
-// artifact's name; "" is the newest. The application must have no open
-// deployment. If the kept release does not become healthy, GoBack starts the
-// release that ran before, and the error says so.
+// artifact's name; "" is the newest that was installed before the current release.
+// The application must have no open deployment. If the kept release does not become
+// healthy, GoBack starts the release that ran before, and the error says so.
 func (e *Engine) GoBack(ctx context.Context, name, which string) (to *store.Release, err error) {
 	release, err := e.lock(ctx, "rollback of "+name)
 	if err != nil {

@@ -285,7 +285,7 @@ func TestPlainSubmoduleGoesBack(t *testing.T) {
 
 	// Days later, and forward again.
 	for _, want := range []release{v1, v2, v1} {
-		r, err := g.engine().GoBack(t.Context(), "shop", "")
+		r, err := g.engine().GoBack(t.Context(), "shop", want.name)
 		require.NoError(t, err)
 		require.Equal(t, want.name, r.ArtifactName)
 		g.runs(t, "shop", &want)

@@ -86,6 +86,15 @@ func TestInstallUpdateFailRollBack(t *testing.T) {
 		g.runs(t, "shop", &v1)
 		g.clean(t, "shop")
 		require.Len(t, g.app(t, "shop").Kept, 1)
+
+		// Without a name a rollback never leads forward again.
+		_, err = g.engine().GoBack(t.Context(), "shop", "")
+		require.ErrorIs(t, err, store.ErrNoWayBack)
+		g.runs(t, "shop", &v1)
+		g.clean(t, "shop")
+		r, err = g.engine().GoBack(t.Context(), "shop", "shop-2")
+		require.NoError(t, err)
+		require.Equal(t, "shop-2", r.ArtifactName)
 	})
 }
 

@@ -15,10 +15,21 @@ import (
 
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/policy"
+	"github.com/mender-app/mender-app/store"
 )
 
 // MenderClients are the programs of the Mender client.
 var MenderClients = []string{"mender-update", "mender"}
+
+// MenderClient finds the Mender client that manages this device; name is "" if none does.
+func MenderClient() (name, path string) {
+	for _, name := range MenderClients {
+		if path, err := exec.LookPath(name); err == nil {
+			return name, path
+		}
+	}
+	return "", ""
+}
 
 // Bounds on reading about the operating system.
 const (
@@ -72,40 +83,86 @@ func (c *Config) OSVersion(ctx context.Context) string {
 // provides returns the device's provides: from the Mender client, or from
 // mender-app's record if there is no client.
 func (c *Config) provides(ctx context.Context) (map[string]string, error) {
-	for _, name := range MenderClients {
-		path, err := exec.LookPath(name)
-		if err != nil {
-			continue
-		}
-		ctx, cancel := context.WithTimeout(ctx, providesLimit)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, path, "show-provides")
-		cmd.WaitDelay = time.Second
-		out, err := cmd.StdoutPipe()
-		if err != nil {
-			return nil, err
-		}
-		if err := cmd.Start(); err != nil {
-			return nil, fmt.Errorf("what this device provides: %w", err)
-		}
-		data, err := io.ReadAll(io.LimitReader(out, maxSystemFile+1))
-		if len(data) > maxSystemFile {
-			cancel() // the rest is not read
-			err = fmt.Errorf("more than %d bytes", maxSystemFile)
-		}
-		if werr := cmd.Wait(); err == nil {
-			err = werr
-		}
-		if err != nil {
-			return nil, fmt.Errorf("what this device provides: %s show-provides: %w", path, err)
-		}
-		return assignments(data), nil
+	if managed, provides, err := menderProvides(ctx); managed {
+		return provides, err
 	}
-	recorded, err := (&client.Client{Dir: c.OpenStore().Meta("client")}).Read()
+	installed, err := c.Recorded()
+	return installed.Provides, err
+}
+
+// MenderInstalled is what the Mender client has recorded as installed; managed is false
+// if there is no client.
+func MenderInstalled(ctx context.Context) (managed bool, installed client.Installed, err error) {
+	managed, provides, err := menderProvides(ctx)
+	return managed, client.Installed{ArtifactName: provides["artifact_name"], Provides: provides}, err
+}
+
+func menderProvides(ctx context.Context) (managed bool, provides map[string]string, err error) {
+	name, path := MenderClient()
+	if name == "" {
+		return false, nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, providesLimit)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, path, "show-provides")
+	cmd.WaitDelay = time.Second
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return true, nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return true, nil, fmt.Errorf("what this device provides: %w", err)
+	}
+	data, err := io.ReadAll(io.LimitReader(out, maxSystemFile+1))
+	if len(data) > maxSystemFile {
+		cancel() // the rest is not read
+		err = fmt.Errorf("more than %d bytes", maxSystemFile)
+	}
+	if werr := cmd.Wait(); err == nil {
+		err = werr
+	}
+	if err != nil {
+		return true, nil, fmt.Errorf("what this device provides: %s show-provides: %w", path, err)
+	}
+	return true, assignments(data), nil
+}
+
+// Recorded is what mender-app has recorded as installed, as the store says that it is now.
+func (c *Config) Recorded() (client.Installed, error) {
+	s := c.OpenStore()
+	r, err := (&client.Client{Dir: s.Meta("client")}).Read()
+	if err != nil {
+		return client.Installed{}, err
+	}
+	if r.Open != nil {
+		return r.Installed, nil
+	}
+	running, err := Running(s)
+	return r.Installed.Of(running), err
+}
+
+// Running reads what the current release of each application provides. One that cannot be
+// read has unknown provides.
+func Running(s *store.Store) (map[string]client.Running, error) {
+	names, err := s.Apps()
 	if err != nil {
 		return nil, err
 	}
-	return recorded.Installed.Provides, nil
+	running := map[string]client.Running{}
+	for _, name := range names {
+		a, err := s.App(name)
+		if err == nil && a.Current == "" {
+			continue // its first installation is open
+		}
+		running[name] = client.Running{}
+		if err != nil {
+			continue
+		}
+		if r, err := a.Release(a.Current); err == nil {
+			running[name] = client.Running{ArtifactName: r.ArtifactName, Provides: r.Provides}
+		}
+	}
+	return running, nil
 }
 
 // readAssignments reads a file of KEY=VALUE lines; a missing one has none.
