@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -74,17 +75,22 @@ func (c *Client) start(ctx context.Context, s modules.State) (*call, error) {
 	p.cmd.Env = c.Env
 	p.cmd.Stdout = &capped{&p.stdout, 64 << 10}
 	p.cmd.Stderr = p.stderr
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	p.cmd.Cancel = func() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM) }
 	p.cmd.WaitDelay = killAfter
-	if err := p.cmd.Start(); err != nil {
-		cancel()
-		return nil, fmt.Errorf("update module: %w", err)
-	}
+	started := make(chan error)
 	go func() {
 		defer close(p.done)
 		defer cancel()
-		err := p.cmd.Wait()
+		// The kernel sends the parent-death signal when the thread that forked ends.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		started <- err
+		if err != nil {
+			return
+		}
+		err = p.cmd.Wait()
 		p.stderr.flush()
 		var exit *exec.ExitError
 		if errors.As(err, &exit) {
@@ -92,6 +98,9 @@ func (c *Client) start(ctx context.Context, s modules.State) (*call, error) {
 		}
 		p.err = err
 	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("update module: %w", err)
+	}
 	return p, nil
 }
 

@@ -9,6 +9,8 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // stopWithin is how long a call may take to exit after TERM. The journal is correct
@@ -20,9 +22,10 @@ type Mode int
 
 // The modes.
 const (
-	// Module: one call of the update module. It exits some seconds after TERM,
-	// and when the client that called it has died: a restarted client makes the
-	// next call, and this one must not hold the lock then.
+	// Module: one call of the update module. It exits some seconds after TERM, after
+	// callLimit, and when the client that called it has died: a restarted client makes
+	// the next call, and this one must not hold the lock then. If the client has died
+	// already, the work does not begin.
 	Module Mode = iota
 	// Person: a command that a person runs. After a signal it takes the time it
 	// needs to exit cleanly; a second signal ends it at once. INT is an
@@ -36,6 +39,11 @@ func Run(mode Mode, work func(ctx context.Context) error) error {
 	// Writing a line to a client that has died must not kill this program.
 	signal.Ignore(syscall.SIGPIPE)
 	syscall.Umask(0o022)
+	parent := os.Getppid()
+	orphan := &stopped{how: "stopped because the client that called it has exited"}
+	if mode == Module && adopted(parent) {
+		return orphan
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	signals := make(chan os.Signal, 1)
@@ -43,13 +51,12 @@ func Run(mode Mode, work func(ctx context.Context) error) error {
 	defer signal.Stop(signals)
 	done := make(chan error, 1)
 	go func() { done <- work(ctx) }()
-	var orphaned <-chan time.Time
+	var orphaned, expired <-chan time.Time
 	if mode == Module {
 		t := time.NewTicker(orphanPoll)
 		defer t.Stop()
-		orphaned = t.C
+		orphaned, expired = t.C, time.After(callLimit)
 	}
-	parent := os.Getppid()
 	var cause *stopped
 	for cause == nil {
 		select {
@@ -62,8 +69,10 @@ func Run(mode Mode, work func(ctx context.Context) error) error {
 			}
 		case <-orphaned:
 			if os.Getppid() != parent {
-				cause = &stopped{how: "stopped because the client that called it has exited"}
+				cause = orphan
 			}
+		case <-expired:
+			cause = &stopped{how: fmt.Sprintf("stopped after %v", callLimit)}
 		}
 	}
 	cancel(cause)
@@ -89,6 +98,24 @@ func Run(mode Mode, work func(ctx context.Context) error) error {
 	}
 	return cause
 }
+
+// adopted reports whether a process is not the one that started this process: that one
+// has died, and the system gave this process another parent. A child is in the session of
+// its parent until it makes one of its own. Parents that cannot be seen from here, and
+// leaders of sessions, are taken for what they say.
+func adopted(parent int) bool {
+	session, err := unix.Getsid(0)
+	if err != nil || session == os.Getpid() || parent == 0 {
+		return false
+	}
+	of, err := unix.Getsid(parent)
+	return err == nil && of != session
+}
+
+// callLimit is how long a call of the update module may take: 15 minutes less than the
+// clients' default of ModuleTimeoutSeconds, so that the call ends before the client
+// kills it.
+const callLimit = 225 * time.Minute
 
 // orphanPoll is how often the parent process is checked. The kernel's signal for
 // this (PR_SET_PDEATHSIG) is sent when the parent's thread ends, not its process.

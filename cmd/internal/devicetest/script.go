@@ -258,34 +258,51 @@ func makeTree(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 2 {
 		ts.Fatalf("usage: tree DIR FILE")
 	}
-	dir := ts.MkAbs(args[0])
-	f, err := os.Open(ts.MkAbs(args[1]))
-	ts.Check(err)
+	ts.Check(WriteTree(ts.MkAbs(args[0]), ts.MkAbs(args[1])))
+}
+
+// WriteTree makes the file tree of an artifact in a file as makeTree does.
+func WriteTree(dir, file string) error {
+	f, err := os.Open(file)
+	if err != nil {
+		return err
+	}
 	defer f.Close()
 	r, err := mender.NewReader(f, mender.ReadOptions{})
-	ts.Check(err)
+	if err != nil {
+		return err
+	}
 	h := r.Header()
 	for name, content := range map[string]string{
 		"version": "3", "current_artifact_name": "", "current_device_type": "board",
 		"header/artifact_name": h.Name, "header/payload_type": h.PayloadType,
 		"header/meta-data": string(h.MetaData), "tmp/.keep": "", "files/.keep": "",
 	} {
-		ts.Check(os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
-		if filepath.Base(name) != ".keep" {
-			ts.Check(os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644))
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			return err
+		}
+		if filepath.Base(name) == ".keep" {
+			continue
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o644); err != nil {
+			return err
 		}
 	}
 	for {
 		info, err := r.Next()
 		if err == io.EOF {
-			return
+			return nil
 		}
-		ts.Check(err)
-		w, err := os.Create(filepath.Join(dir, "files", info.Name))
-		ts.Check(err)
-		_, err = io.Copy(w, r)
-		ts.Check(err)
-		ts.Check(w.Close())
+		if err != nil {
+			return err
+		}
+		data, err := io.ReadAll(r)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, "files", info.Name), data, 0o644); err != nil {
+			return err
+		}
 	}
 }
 

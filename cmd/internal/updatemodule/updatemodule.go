@@ -163,8 +163,6 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, orchestrate
 		log.Warn(w)
 	}
 	return device.Run(device.Module, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
 		e := c.Engine(log, driver(tree))
 		byMender := e.Driver == menderDriver
 		if orchestrated {
@@ -211,10 +209,6 @@ func patience(err error) time.Duration {
 	}
 	return time.Minute
 }
-
-// limit is how long a call may take: 15 minutes less than the clients' default
-// of ModuleTimeoutSeconds, so that the call ends before the client kills it.
-const limit = 225 * time.Minute
 
 // endLockTimeout is how long the end of an update by the Mender client waits for
 // another call, such as an operator's rollback, which may take the 15 minutes of
