@@ -363,10 +363,16 @@ func orNothing(name string) string {
 func (p *program) resumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume",
-		Short: "Finish deployments that a crash or a power cut interrupted",
+		Short: "Finish interrupted deployments, and start what is down",
 		Long: `Ends deployments that were interrupted. A committed deployment is cleaned up; any
 other is undone, so that the previous release runs. A deployment that only waits
-for its commit stays as it is. mender-app-resume.service runs this at boot.`,
+for its commit stays as it is.
+
+Then each application that should run and does not is started again: one with a
+container that ended, or that the engine lost, with its network for example.
+Applications that mender-app stop stopped, and releases that failed, stay down.
+
+mender-app-resume.service runs this at boot.`,
 		Example: "  mender-app resume",
 		Args:    args(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return p.resume(cmd.Context()) },
@@ -457,7 +463,10 @@ func (p *program) resume(ctx context.Context) error {
 	var failed error
 	ended := false
 	for _, r := range found {
-		now := "settled"
+		was, now := string(r.Phase), "settled"
+		if r.Phase == journal.None && r.Started {
+			was = "down"
+		}
 		switch {
 		case r.Err != nil:
 			now = "failed"
@@ -466,10 +475,12 @@ func (p *program) resume(ctx context.Context) error {
 			now = "waits for its cleanup"
 		case r.Waiting:
 			now = "waits for its commit or rollback"
+		case r.Phase == journal.None:
+			now = "started"
 		default:
 			ended = true
 		}
-		results = append(results, result{Application: r.App, Was: string(r.Phase), Now: now})
+		results = append(results, result{Application: r.App, Was: was, Now: now})
 	}
 	if ended && failed == nil && driver != "" && !p.leftFailed() {
 		// A rollback that had failed has succeeded now.

@@ -31,8 +31,9 @@ type client struct {
 	daemon   bool // it restarts the machine
 	rebooted bool // it has, in the new release
 	// kill, if set, says at which point of a call to kill it; 0 is never.
-	kill func(modules.State) int
-	cut  func() bool // after a kill: was it a power cut?
+	kill  func(modules.State) int
+	cut   func() bool // after a kill: was it a power cut?
+	loses bool        // and did the engine lose what the containers need?
 }
 
 func newClient(g *rig, cpp bool) *client {
@@ -51,6 +52,9 @@ func (c *client) call(s modules.State, tr *tree) error {
 	if errors.Is(err, errKilled) && c.cut != nil && c.cut() {
 		c.g.w.powerCut()
 		c.g.boot++
+		if c.loses {
+			c.g.w.lose()
+		}
 	}
 	return err
 }

@@ -268,6 +268,7 @@ func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, 
 	c.daemon = s.daemon
 	s.prepare(t, c)
 	c.cut = func() bool { return cut }
+	c.loses = cut && (call+point)%2 == 0
 	var at modules.State
 	c.kill = func(state modules.State) int {
 		if calls++; calls == call {
@@ -283,6 +284,13 @@ func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, 
 		return calls, false
 	}
 	where := fmt.Sprintf("killed in call %d (%s) at point %d", call, at, point)
+	if c.loses && then != "mender-app resume" { // at boot, mender-app-resume.service runs it
+		found, err := g.engine().Resume(t.Context(), "", "")
+		require.NoError(t, err, where)
+		for _, r := range found {
+			require.NoError(t, r.Err, where)
+		}
+	}
 	switch then {
 	case "mender-app resume":
 		found, err := g.engine().Resume(t.Context(), "", "")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/journal"
@@ -116,19 +117,53 @@ func (e *Engine) StartIfDown(ctx context.Context, name string, reapply bool) (di
 	if err != nil || ok {
 		return false, err
 	}
-	d := e.newDeployment(name, "reconcile-"+fmt.Sprint(e.now().UnixNano()))
+	return true, t.bringUp(ctx, reapply)
+}
+
+// bringUp starts an application again that should run and does not, or rolls it out, and
+// writes that to the history.
+func (t *target) bringUp(ctx context.Context, rollout bool) error {
+	e := t.e
+	d := e.newDeployment(t.app, "reconcile-"+fmt.Sprint(e.now().UnixNano()))
 	d.From, d.To, d.ArtifactName = t.r.ID, t.r.ID, t.r.ArtifactName
-	e.Log.Info("something of the application does not run, or has changed: starting it again", "app", name)
-	if err := t.startAgain(ctx, reapply); err != nil {
+	e.Log.Info("something of the application does not run, or has changed: starting it again", "app", t.app)
+	if err := t.startAgain(ctx, rollout); err != nil {
+		return err
+	}
+	return e.Remember(e.Store, journal.RecordOf(t.app, d, store.StatusReconciled, e.now()))
+}
+
+// startIfDead starts the current release again if it should run and something of it does
+// not, such as a container whose network the engine lost. An application whose release
+// failed, or that an operator or its policy keeps stopped, stays as it is. So does one
+// about which the sub-module cannot tell.
+func (e *Engine) startIfDead(ctx context.Context, a *store.App) (did bool, err error) {
+	if a.Current == "" || a.Stopped || a.HasFailed(a.Current) || !e.starts(a, a.Current) {
+		return false, nil
+	}
+	t, err := e.target(ctx, a, a.Current)
+	if err != nil {
 		return false, err
 	}
-	return true, e.Remember(e.Store, journal.RecordOf(name, d, store.StatusReconciled, e.now()))
+	alive, err := t.client().Alive(ctx, t.request())
+	if err != nil {
+		if !errors.Is(err, submodules.ErrUsage) { // a sub-module may lack the verb
+			e.Log.Warn("whether the application runs is not known", "app", a.Name, "error", err)
+		}
+		return false, ctx.Err()
+	}
+	if alive {
+		return false, nil
+	}
+	return true, t.bringUp(ctx, false)
 }
 
 // startAgain starts the current release, or rolls it out.
 func (t *target) startAgain(ctx context.Context, rollout bool) error {
 	e := t.e
-	defer e.hooks().DropHandover(t.a)
+	if t.a.Deployment == nil {
+		defer e.hooks().DropHandover(t.a)
+	}
 	if err := e.permit(ctx, hooks.OfCurrent(t.a, policy.HookPreStart, hooks.OpStart)); err != nil {
 		return err
 	}
@@ -149,7 +184,8 @@ func (t *target) startAgain(ctx context.Context, rollout bool) error {
 	if err := e.hooks().Status(ctx, hooks.OfCurrent(t.a, policy.HookStatus, hooks.OpStart)); err != nil {
 		return err
 	}
-	t.a.Stopped, t.a.Failed = false, nil
+	t.a.Stopped = false
+	t.a.Failed = slices.DeleteFunc(slices.Clone(t.a.Failed), func(id string) bool { return id == t.r.ID })
 	if err := t.a.Save(); err != nil {
 		return err
 	}

@@ -107,11 +107,12 @@ type Resumed struct {
 	App     string
 	Phase   journal.Phase // the phase it was in
 	Waiting bool          // it was left as it is: a client or a person decides
+	Started bool          // it did not run, and was started
 	Err     error
 }
 
-// Resume ends the deployments in which a call was interrupted. Resume holds the
-// lock, so no other call works on them. A deployment that waits for its client
+// Resume ends the deployments in which a call was interrupted, and starts again what
+// should run and does not. Resume holds the lock, so no other call works on them. A deployment that waits for its client
 // stays as it is, unless driver is its driver: then the caller knows that this
 // client waits for nothing, and installed is the artifact that the client
 // believes is installed. With driver "", all waiting deployments stay.
@@ -141,8 +142,9 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 			continue
 		}
 		if a.Deployment == nil {
-			if err := e.resumeIdle(ctx, a); err != nil {
-				out = append(out, Resumed{App: name, Err: err})
+			started, err := e.resumeIdle(ctx, a)
+			if started || err != nil {
+				out = append(out, Resumed{App: name, Started: started, Err: err})
 			}
 			continue
 		}
@@ -161,6 +163,9 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 		default:
 			r.Err = e.settleApp(ctx, a, "")
 		}
+		if r.Err == nil && runsCurrent(a) {
+			r.Started, r.Err = e.startIfDead(ctx, a)
+		}
 		out = append(out, r)
 	}
 	if unloaded != nil {
@@ -169,28 +174,39 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 	return out, nil
 }
 
+// runsCurrent reports whether what should run of a is its current release, and no call that
+// follows rolls anything out by itself.
+func runsCurrent(a *store.App) bool {
+	p := phaseOf(a)
+	return p == journal.None || p == journal.Committed || p == journal.Loaded && !a.Deployment.Overwrites
+}
+
 // resumeIdle finishes a purge, removes what an earlier call left, starts an application
-// that a backup had stopped or that an operator's decision was about to start again, and
-// stops one that the machine's restart started although an operator had stopped it.
-func (e *Engine) resumeIdle(ctx context.Context, a *store.App) error {
+// that does not run, that a backup had stopped or that an operator's decision was about to
+// start again, and stops one that the machine's restart started although an operator had
+// stopped it. It reports whether it started one that did not run.
+func (e *Engine) resumeIdle(ctx context.Context, a *store.App) (started bool, err error) {
 	if a.Purge != "" {
-		return e.finishPurge(ctx, a)
+		return false, e.finishPurge(ctx, a)
 	}
 	e.tidy(ctx, a)
 	if !a.Stopped && !a.Deciding {
-		return e.data(a, false).GoOn(ctx)
+		if err := e.data(a, false).GoOn(ctx); err != nil {
+			return false, err
+		}
+		return e.startIfDead(ctx, a)
 	}
 	t, err := e.target(ctx, a, a.Current)
 	if err != nil {
-		return err
+		return false, err
 	}
 	if a.Stopped {
-		return t.stop(ctx)
+		return false, t.stop(ctx)
 	}
 	if err := t.client().Start(ctx, t.request()); err != nil {
-		return err
+		return false, err
 	}
-	return a.Save()
+	return false, a.Save()
 }
 
 // Installed is an installed application that is backed up. Nothing changes it meanwhile.

@@ -21,6 +21,7 @@ type verbs interface {
 	Purge(ctx context.Context, r submodules.Request) error
 	Stop(ctx context.Context, r submodules.Request) error
 	Start(ctx context.Context, r submodules.Request) error
+	Alive(ctx context.Context, r submodules.Request) (bool, error)
 	Healthy(ctx context.Context, r submodules.Request) (bool, error)
 	Reqs(ctx context.Context, r submodules.Request) ([]submodules.Requirement, error)
 	Verify(ctx context.Context, r submodules.Request) ([]string, error)
@@ -79,6 +80,8 @@ func (p played) answer(ctx context.Context, verb string, r submodules.Request, o
 		return printed(out)(p.Describe(ctx))
 	case submodules.VerbList:
 		return printed(out)(p.List(ctx, r))
+	case submodules.VerbAlive:
+		return printed(out)(p.Alive(ctx, r))
 	case submodules.VerbHealthy:
 		return printed(out)(p.Healthy(ctx, r))
 	case submodules.VerbEngine:

@@ -102,6 +102,15 @@ func (w *world) powerCut() {
 	}
 }
 
+// lose is what some power cuts do to an engine: it lost its networks, for example, and
+// starts nothing.
+func (w *world) lose() {
+	for app, run := range w.running {
+		run.stopped = true
+		w.running[app] = run
+	}
+}
+
 func (w *world) Describe(context.Context) (submodules.Info, error) {
 	return submodules.Info{Protocol: submodules.Protocol, Name: "fake", Features: w.features}, nil
 }

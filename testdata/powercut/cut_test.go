@@ -110,9 +110,8 @@ func one(p plan) (what string, err error) {
 	}
 	if p.networks {
 		what += ", networks lost"
-		// The engine starts nothing then. An operator or reconcile does, unless a deployment is
-		// open: its next call does.
-		if _, err := m.product("start", app); err != nil {
+		// The engine starts nothing then. At boot, mender-app-resume.service does.
+		if _, err := m.product("resume"); err != nil {
 			return what, err
 		}
 	}
