@@ -25,12 +25,12 @@ type Changes struct {
 type Checker interface {
 	// Check makes the checks that Rollout makes before it changes anything, on a
 	// release whose components need not be loaded. It changes nothing.
-	Check(ctx context.Context) (Changes, error)
+	Check(ctx context.Context, r Request) (Changes, error)
 }
 
 // check returns what would change, with lists that are never nil.
-func check(k Checker, ctx context.Context) (Changes, error) {
-	changes, err := k.Check(ctx)
+func check(ctx context.Context, k Checker, r Request) (Changes, error) {
+	changes, err := k.Check(ctx, r)
 	for _, list := range []*[]string{&changes.Starts, &changes.Restarts, &changes.Keeps, &changes.Removes} {
 		if *list == nil {
 			*list = []string{}

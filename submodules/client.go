@@ -14,17 +14,20 @@ import (
 // caller around another one can add to each call what all of them need, such as a
 // deadline.
 type Caller interface {
-	// Call calls a verb and returns what it prints, also of a call that fails. If
-	// r.Stdout is set, the reply goes there instead. A sub-module that exits with
-	// another code than 0 is a *CallError.
-	Call(ctx context.Context, verb string, r Request) (reply []byte, err error)
+	// Call calls a verb and returns its output, also if the call fails. If the
+	// request has a Stdout, the output goes there instead. An exit code other than 0
+	// is a *CallError.
+	Call(ctx context.Context, verb string, r AnyRequest) (reply []byte, err error)
 }
 
 // Client calls the verbs of a sub-module and reads their replies. Each method is a
-// call of the verb with its name.
+// call of the verb with its name, and takes that verb's request.
 type Client struct {
 	Caller
 	Name string // of the sub-module, for errors
+	// Downtimes, if set, gets the downtimes of each ROLLOUT and ROLLBACK, even if it
+	// failed (FeatureDowntime).
+	Downtimes func([]Downtime)
 }
 
 // Client returns a client of the sub-module.
@@ -35,7 +38,7 @@ func (m *Module) Client() Client { return Client{Caller: m, Name: m.Name} }
 func (c Client) Describe(ctx context.Context) (Info, error) {
 	old := Info{Protocol: "1.0", Name: c.Name, Features: []string{}}
 	// An old sub-module complains about the unknown verb: drop the complaint.
-	reply, err := c.Call(ctx, VerbProtocol, Request{Log: func(string) {}})
+	reply, err := c.Call(ctx, VerbProtocol, &Request{Log: func(string) {}})
 	var ce *CallError
 	if errors.As(err, &ce) {
 		if ce.Code == CodeDeadline || ce.Signal != "" {
@@ -61,13 +64,13 @@ func (c Client) Describe(ctx context.Context) (Info, error) {
 }
 
 // do calls a verb that has no reply.
-func (c Client) do(ctx context.Context, verb string, r Request) error {
+func (c Client) do(ctx context.Context, verb string, r AnyRequest) error {
 	_, err := c.Call(ctx, verb, r)
 	return err
 }
 
 // object calls a verb whose reply is JSON.
-func object[T any](ctx context.Context, c Client, verb string, r Request) (T, error) {
+func object[T any](ctx context.Context, c Client, verb string, r AnyRequest) (T, error) {
 	var v, none T
 	reply, err := c.Call(ctx, verb, r)
 	if err != nil {
@@ -90,7 +93,7 @@ func lines(reply []byte) (list []string) {
 }
 
 // list calls a verb whose reply is a list of lines.
-func (c Client) list(ctx context.Context, verb string, r Request) ([]string, error) {
+func (c Client) list(ctx context.Context, verb string, r AnyRequest) ([]string, error) {
 	reply, err := c.Call(ctx, verb, r)
 	if err != nil {
 		return nil, err
@@ -99,7 +102,7 @@ func (c Client) list(ctx context.Context, verb string, r Request) ([]string, err
 }
 
 // ask calls a verb that prints true or false and exits 0 or 1.
-func (c Client) ask(ctx context.Context, verb string, r Request) (bool, error) {
+func (c Client) ask(ctx context.Context, verb string, r AnyRequest) (bool, error) {
 	out, err := c.Call(ctx, verb, r)
 	reply := strings.TrimSpace(string(out))
 	if err == nil {
@@ -119,9 +122,9 @@ func (c Client) ask(ctx context.Context, verb string, r Request) (bool, error) {
 }
 
 // timed calls a verb that prints downtimes, and passes them on.
-func (c Client) timed(ctx context.Context, verb string, r Request) error {
+func (c Client) timed(ctx context.Context, verb string, r AnyRequest) error {
 	reply, err := c.Call(ctx, verb, r)
-	if r.Downtimes == nil {
+	if c.Downtimes == nil {
 		return err
 	}
 	var list []Downtime
@@ -131,67 +134,67 @@ func (c Client) timed(ctx context.Context, verb string, r Request) error {
 			list = append(list, d)
 		}
 	}
-	r.Downtimes(list)
+	c.Downtimes(list)
 	return err
 }
 
 // ExportManifest writes the manifests of the installed application to r.Dir.
 func (c Client) ExportManifest(ctx context.Context, r Request) error {
-	return c.do(ctx, VerbExportManifest, r)
+	return c.do(ctx, VerbExportManifest, &r)
 }
 
-// Save writes the component r.URL to r.Path, or to r.Stdout for "-".
-func (c Client) Save(ctx context.Context, r Request) error {
+// Save writes the component to r.Path, or to r.Stdout for "-".
+func (c Client) Save(ctx context.Context, r SaveRequest) error {
 	if r.Path != "-" {
 		r.Stdout = nil
 	}
-	return c.do(ctx, VerbSave, r)
+	return c.do(ctx, VerbSave, &r)
 }
 
-// Load brings the component r.URL in from r.Path, or from r.Stdin for "-"
-// (feature stream). It reads r.Stdin until the sub-module has ended and at most once
-// more; bytes the sub-module did not read stay unread. An error of r.Stdin ends the
-// call and is returned unchanged.
-func (c Client) Load(ctx context.Context, r Request) error { return c.do(ctx, VerbLoad, r) }
+// Load brings the component in from r.Path, or from r.Stdin for "-". It reads r.Stdin
+// until the sub-module has ended and at most once more; bytes the sub-module did not
+// read stay unread. An error of r.Stdin ends the call and is returned unchanged.
+func (c Client) Load(ctx context.Context, r LoadRequest) error { return c.do(ctx, VerbLoad, &r) }
 
 // List returns the application's components on this device.
 func (c Client) List(ctx context.Context, r Request) ([]Component, error) {
-	return object[[]Component](ctx, c, VerbList, r)
+	return object[[]Component](ctx, c, VerbList, &r)
 }
 
-// Delete removes the application's reference to the component r.URL, and the
-// component itself if nothing else uses it. A missing one is not an error.
-func (c Client) Delete(ctx context.Context, r Request) error { return c.do(ctx, VerbDelete, r) }
+// Delete removes the application's reference to the component, and the component
+// itself if nothing else uses it. A missing one is not an error.
+func (c Client) Delete(ctx context.Context, r DeleteRequest) error { return c.do(ctx, VerbDelete, &r) }
 
 // Rollout brings up the release in r.Dir, and returns when it is healthy.
-func (c Client) Rollout(ctx context.Context, r Request) error { return c.timed(ctx, VerbRollout, r) }
+func (c Client) Rollout(ctx context.Context, r Request) error { return c.timed(ctx, VerbRollout, &r) }
 
 // Rollback brings the release in r.Dir back, and removes what only the release
 // in r.FailedDir had.
-func (c Client) Rollback(ctx context.Context, r Request) error { return c.timed(ctx, VerbRollback, r) }
+func (c Client) Rollback(ctx context.Context, r RollbackRequest) error {
+	return c.timed(ctx, VerbRollback, &r)
+}
 
-// Purge removes everything the application owns; its data only with
-// r.PurgeData. r.Dir, which may be empty and may be gone, helps to find it.
-func (c Client) Purge(ctx context.Context, r Request) error { return c.do(ctx, VerbPurge, r) }
+// Purge removes everything the application owns; its data only with r.Data.
+func (c Client) Purge(ctx context.Context, r PurgeRequest) error { return c.do(ctx, VerbPurge, &r) }
 
 // Stop stops the application without removing anything.
-func (c Client) Stop(ctx context.Context, r Request) error { return c.do(ctx, VerbStop, r) }
+func (c Client) Stop(ctx context.Context, r StopRequest) error { return c.do(ctx, VerbStop, &r) }
 
 // Start starts the application after Stop.
-func (c Client) Start(ctx context.Context, r Request) error { return c.do(ctx, VerbStart, r) }
+func (c Client) Start(ctx context.Context, r Request) error { return c.do(ctx, VerbStart, &r) }
 
 // Alive reports whether everything the application should run is running.
-func (c Client) Alive(ctx context.Context, r Request) (bool, error) { return c.ask(ctx, VerbAlive, r) }
+func (c Client) Alive(ctx context.Context, r Request) (bool, error) { return c.ask(ctx, VerbAlive, &r) }
 
 // Healthy reports whether the application is alive, passes its health checks
 // and is not restarting.
 func (c Client) Healthy(ctx context.Context, r Request) (bool, error) {
-	return c.ask(ctx, VerbHealthy, r)
+	return c.ask(ctx, VerbHealthy, &r)
 }
 
 // Reqs returns the commands the sub-module needs.
-func (c Client) Reqs(ctx context.Context, r Request) (list []Requirement, err error) {
-	all, err := c.list(ctx, VerbReqs, r)
+func (c Client) Reqs(ctx context.Context, r ReqsRequest) (list []Requirement, err error) {
+	all, err := c.list(ctx, VerbReqs, &r)
 	for _, line := range all {
 		cmd, kind, _ := strings.Cut(line, ":")
 		list = append(list, Requirement{Command: cmd, Warning: strings.TrimSpace(kind) == "warning"})
@@ -202,7 +205,7 @@ func (c Client) Reqs(ctx context.Context, r Request) (list []Requirement, err er
 // Verify checks that r.Components are present and whole (feature verify). It returns
 // a line for each that is not; no lines mean all are.
 func (c Client) Verify(ctx context.Context, r Request) ([]string, error) {
-	reply, err := c.Call(ctx, VerbVerify, r)
+	reply, err := c.Call(ctx, VerbVerify, &r)
 	problems := lines(reply)
 	var ce *CallError
 	if errors.As(err, &ce) && ce.Code == CodeFailed && len(problems) > 0 {
@@ -212,25 +215,25 @@ func (c Client) Verify(ctx context.Context, r Request) ([]string, error) {
 }
 
 // Sync returns when everything earlier LOADs wrote is durable (feature sync).
-func (c Client) Sync(ctx context.Context, r Request) error { return c.do(ctx, VerbSync, r) }
+func (c Client) Sync(ctx context.Context, r Request) error { return c.do(ctx, VerbSync, &r) }
 
 // Repair repairs the damaged components among r.Components (feature repair), from the
-// store and, if set, the contents in the directory r.Path. r.Dir belongs to the
-// caller, outlives the call, and stays the same until a call succeeds; see
-// PROTOCOL.md. Repair returns the applications that must be rolled out again.
-func (c Client) Repair(ctx context.Context, r Request) ([]string, error) {
-	return c.list(ctx, VerbRepair, r)
+// store and, if set, the contents in r.Source. r.Work belongs to the caller, outlives
+// the call, and stays the same until a call succeeds; see PROTOCOL.md. Repair returns
+// the applications that must be rolled out again.
+func (c Client) Repair(ctx context.Context, r RepairRequest) ([]string, error) {
+	return c.list(ctx, VerbRepair, &r)
 }
 
 // Storage returns the directories of this machine that components are kept in
 // (feature storage); none if they are elsewhere.
 func (c Client) Storage(ctx context.Context, r Request) ([]string, error) {
-	return c.list(ctx, VerbStorage, r)
+	return c.list(ctx, VerbStorage, &r)
 }
 
 // Engine describes the program that runs the containers (feature engine).
 func (c Client) Engine(ctx context.Context, r Request) (Engine, error) {
-	reply, err := c.Call(ctx, VerbEngine, r)
+	reply, err := c.Call(ctx, VerbEngine, &r)
 	if err != nil {
 		return Engine{}, err
 	}
@@ -243,27 +246,27 @@ func (c Client) Engine(ctx context.Context, r Request) (Engine, error) {
 
 // Restore decrypts the application's secrets again after a restart of the machine
 // (feature secrets).
-func (c Client) Restore(ctx context.Context, r Request) error { return c.do(ctx, VerbRestore, r) }
+func (c Client) Restore(ctx context.Context, r Request) error { return c.do(ctx, VerbRestore, &r) }
 
 // Check makes the checks of ROLLOUT on the manifests in r.Dir (feature check/1). Any
 // directory will do. r.Components need not be loaded.
 func (c Client) Check(ctx context.Context, r Request) (Changes, error) {
-	return object[Changes](ctx, c, VerbCheck, r)
+	return object[Changes](ctx, c, VerbCheck, &r)
 }
 
 // Render returns the manifests in r.Dir, with r.Overrides (feature overrides/1).
 func (c Client) Render(ctx context.Context, r Request) ([]byte, error) {
-	return c.Call(ctx, VerbRender, r)
+	return c.Call(ctx, VerbRender, &r)
 }
 
 // Run runs r.Words once in a container of r.Service, which the manifests in r.Dir
-// define (feature run/1). With OptionProbe it only makes sure that this is possible.
-func (c Client) Run(ctx context.Context, r Request) error { return c.do(ctx, VerbRun, r) }
+// define (feature run/1).
+func (c Client) Run(ctx context.Context, r RunRequest) error { return c.do(ctx, VerbRun, &r) }
 
 // Volumes lists the volumes of the manifests in r.Dir, with their directories on this
 // machine (feature data/1). Any directory of manifests will do.
-func (c Client) Volumes(ctx context.Context, r Request) ([]Volume, error) {
-	list, err := object[[]Volume](ctx, c, VerbVolumes, r)
+func (c Client) Volumes(ctx context.Context, r VolumesRequest) ([]Volume, error) {
+	list, err := object[[]Volume](ctx, c, VerbVolumes, &r)
 	if err != nil {
 		return nil, err
 	}
@@ -277,11 +280,11 @@ func (c Client) Volumes(ctx context.Context, r Request) ([]Volume, error) {
 
 // Status returns the condition of the application and of each service (feature status).
 func (c Client) Status(ctx context.Context, r Request) (Status, error) {
-	return object[Status](ctx, c, VerbStatus, r)
+	return object[Status](ctx, c, VerbStatus, &statusRequest{Request: r})
 }
 
 // Statuses calls each for applications, as soon as the sub-module reports one (feature
-// statuses/1). r applies to all; its App and Components are not used. An application
+// statuses/1). r applies to all; its App and Components are ignored. An application
 // without a status is left out: asking about it alone returns its error.
 func (c Client) Statuses(ctx context.Context, r Request, apps []string, each func(app string, s Status)) error {
 	if len(apps) > MaxApps {
@@ -294,8 +297,8 @@ func (c Client) Statuses(ctx context.Context, r Request, apps []string, each fun
 	for _, app := range apps {
 		wanted[app] = true
 	}
-	r.App, r.More, r.Components = apps[0], apps[1:], nil
-	return c.stream(ctx, VerbStatus, r, maxStatusLine, func(text []byte) error {
+	r.App, r.Components = apps[0], nil
+	return c.stream(ctx, VerbStatus, &statusRequest{r, apps[1:]}, maxStatusLine, func(text []byte) error {
 		var s appStatus
 		if json.Unmarshal(text, &s) != nil {
 			s.App = ""
@@ -311,8 +314,8 @@ func (c Client) Statuses(ctx context.Context, r Request, apps []string, each fun
 
 // Logs calls each for the lines of the services' logs (feature logs/1). An error of
 // each ends the call and is returned.
-func (c Client) Logs(ctx context.Context, r Request, each func(LogLine) error) error {
-	return c.stream(ctx, VerbLogs, r, maxLogLine, func(text []byte) error {
+func (c Client) Logs(ctx context.Context, r LogsRequest, each func(LogLine) error) error {
+	return c.stream(ctx, VerbLogs, &r, maxLogLine, func(text []byte) error {
 		var line LogLine
 		if json.Unmarshal(text, &line) != nil || line.Service == "" {
 			return fmt.Errorf("%s: a line of the reply is not the JSON of a log line: %.80q", VerbLogs, text)
@@ -323,11 +326,11 @@ func (c Client) Logs(ctx context.Context, r Request, each func(LogLine) error) e
 
 // stream calls a verb and each for the lines of its reply while they are written, of
 // at most so many bytes. An error of each ends the call and is returned.
-func (c Client) stream(ctx context.Context, verb string, r Request, most int, each func(line []byte) error) error {
+func (c Client) stream(ctx context.Context, verb string, r AnyRequest, most int, each func(line []byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	reply := &replyLines{verb: verb, most: most, fail: cancel, each: each}
-	r.Stdout = reply
+	r.Common().Stdout = reply
 	err := c.do(ctx, verb, r)
 	if reply.err != nil {
 		return reply.err

@@ -3,6 +3,7 @@ package submodules
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"time"
 )
 
@@ -28,19 +29,21 @@ type Timekeeper interface {
 const downtimesWithin = 2 * time.Second
 
 // timed runs a verb, and prints one JSON object for each service that it restarted.
-func timed(verb func(context.Context, *call) error) func(context.Context, *call) error {
-	return func(ctx context.Context, c *call) error {
-		err := verb(ctx, c)
-		k, ok := c.session.(Timekeeper)
+func timed(a action) action {
+	run := a.run
+	a.run = func(ctx context.Context, s Session, r AnyRequest, to io.Writer) error {
+		err := run(ctx, s, r, to)
+		k, ok := s.(Timekeeper)
 		if !ok {
 			return err
 		}
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), downtimesWithin)
 		defer cancel()
-		out := json.NewEncoder(c.out)
+		out := json.NewEncoder(to)
 		for _, d := range k.Downtimes(ctx, err != nil) {
 			_ = out.Encode(d) // the outcome of the rollout counts
 		}
 		return err
 	}
+	return a
 }

@@ -16,38 +16,37 @@ type files struct{ dir string }
 // Features says that LOAD needs a file: it cannot read its standard input.
 func (files) Features() []string { return nil }
 
-func (f files) Open(_ context.Context, _ string, r submodules.Request) (submodules.Session, error) {
-	return &call{dir: f.dir, req: r}, nil
+func (f files) Open(context.Context, string, submodules.Request) (submodules.Session, error) {
+	return &call{dir: f.dir}, nil
 }
 
 // call is one call. The embedded interface stands for the verbs that are not shown.
 type call struct {
 	submodules.Session
 	dir string
-	req submodules.Request
 }
 
 func (c *call) Close() error { return nil }
 
-func (c *call) Load(context.Context) error {
-	content, err := os.ReadFile(c.req.Path)
+func (c *call) Load(_ context.Context, r submodules.LoadRequest) error {
+	content, err := os.ReadFile(r.Path)
 	if err != nil {
 		return err
 	}
 	// LOAD can be killed at any instant: the file appears when it is whole.
-	temp := filepath.Join(c.req.TempDir, "component")
+	temp := filepath.Join(r.TempDir, "component")
 	if err := os.WriteFile(temp, content, 0o644); err != nil {
 		return err
 	}
-	return os.Rename(temp, filepath.Join(c.dir, filepath.Base(c.req.URL)))
+	return os.Rename(temp, filepath.Join(c.dir, filepath.Base(r.URL)))
 }
 
-func (c *call) Rollout(context.Context) error {
+func (c *call) Rollout(_ context.Context, r submodules.Request) error {
 	if _, err := os.Stat(filepath.Join(c.dir, "tool")); err != nil {
 		// The mark becomes the exit code, 4 for a component that is not there.
 		return submodules.Mark(errors.New("tool is not there"), submodules.ErrNotFound)
 	}
-	fmt.Println(c.req.App, "runs")
+	fmt.Println(r.App, "runs")
 	return nil
 }
 

@@ -44,64 +44,64 @@ type Session interface {
 
 // Content are the verbs for the components of an application.
 type Content interface {
-	Save(ctx context.Context) error
-	Load(ctx context.Context) error
-	List(ctx context.Context) ([]Component, error)
-	Delete(ctx context.Context) error
+	Save(ctx context.Context, r SaveRequest) error
+	Load(ctx context.Context, r LoadRequest) error
+	List(ctx context.Context, r Request) ([]Component, error)
+	Delete(ctx context.Context, r DeleteRequest) error
 }
 
 // Lifecycle are the verbs for its releases.
 type Lifecycle interface {
-	ExportManifest(ctx context.Context) error
-	Rollout(ctx context.Context) error
-	Rollback(ctx context.Context) error
-	Purge(ctx context.Context) error
-	Stop(ctx context.Context) error
-	Start(ctx context.Context) error
+	ExportManifest(ctx context.Context, r Request) error
+	Rollout(ctx context.Context, r Request) error
+	Rollback(ctx context.Context, r RollbackRequest) error
+	Purge(ctx context.Context, r PurgeRequest) error
+	Stop(ctx context.Context, r StopRequest) error
+	Start(ctx context.Context, r Request) error
 }
 
 // Health are the verbs that only ask.
 type Health interface {
-	Alive(ctx context.Context) (bool, error)
-	Healthy(ctx context.Context) (bool, error)
-	Reqs(ctx context.Context) ([]Requirement, error)
+	Alive(ctx context.Context, r Request) (bool, error)
+	Healthy(ctx context.Context, r Request) (bool, error)
+	Reqs(ctx context.Context, r ReqsRequest) ([]Requirement, error)
 }
 
 // Verifier is a Session with the feature verify.
 type Verifier interface {
 	// Verify returns one line for each component that is missing or not whole.
-	Verify(ctx context.Context) ([]string, error)
+	Verify(ctx context.Context, r Request) ([]string, error)
 }
 
 // Syncer is a Session with the feature sync.
 type Syncer interface {
 	// Sync returns when everything that was loaded is durable.
-	Sync(ctx context.Context) error
+	Sync(ctx context.Context, r Request) error
 }
 
 // Repairer is a Session with the feature repair.
 type Repairer interface {
 	// Repair returns the applications that have to be rolled out again.
-	Repair(ctx context.Context) ([]string, error)
+	Repair(ctx context.Context, r RepairRequest) ([]string, error)
 }
 
 // Storage is a Session with the feature storage.
 type Storage interface {
 	// Storage returns the directories of this machine that components are in.
-	Storage(ctx context.Context) ([]string, error)
+	Storage(ctx context.Context, r Request) ([]string, error)
 }
 
 // EngineTeller is a Session with the feature engine.
 type EngineTeller interface {
 	// Engine describes the program that runs the containers.
-	Engine(ctx context.Context) (Engine, error)
+	Engine(ctx context.Context, r Request) (Engine, error)
 }
 
 // Restorer is a Session with the feature secrets.
 type Restorer interface {
 	// Restore decrypts secrets again, which a restart of the machine removed. It asks
 	// no engine.
-	Restore(ctx context.Context) error
+	Restore(ctx context.Context, r Request) error
 }
 
 // verbSpec describes a verb: its arguments and its purpose.
@@ -109,36 +109,61 @@ type verbSpec struct {
 	name  string
 	args  string // words; those in [] are optional
 	about string
-	run   func(ctx context.Context, c *call) error
+	action
 }
 
-// call is one verb on its way through the frame.
-type call struct {
-	session Session
-	out     io.Writer
+// action is the work of a verb.
+type action struct {
+	request func() AnyRequest // a new request of the verb's type
+	run     func(ctx context.Context, s Session, r AnyRequest, out io.Writer) error
 }
 
-// with makes the method that runs a verb from one that needs a Session which is an S.
-// lacks says what a sub-module without it cannot do.
-func with[S any](lacks string, run func(context.Context, S, io.Writer) error) func(context.Context, *call) error {
-	return func(ctx context.Context, c *call) error {
-		s, ok := c.session.(S)
-		if !ok {
-			return Mark(errors.New("this sub-module "+lacks), ErrUsage)
-		}
-		return run(ctx, s, c.out)
+// requestOf is a pointer to the request type R.
+type requestOf[R any] interface {
+	*R
+	AnyRequest
+}
+
+// errLacks is the error of an action whose method a Session does not have.
+var errLacks = errors.New("this sub-module does not have the verb")
+
+// with makes an action of a function that needs a Session which is an S.
+func with[S, R any, P requestOf[R]](run func(ctx context.Context, s S, r R, out io.Writer) error) action {
+	return action{
+		request: func() AnyRequest { return P(new(R)) },
+		run: func(ctx context.Context, session Session, r AnyRequest, out io.Writer) error {
+			s, ok := session.(S)
+			if !ok {
+				return errLacks
+			}
+			return run(ctx, s, *r.(P), out)
+		},
 	}
 }
 
+// lacks is an action that only some sub-modules have. what says what the others cannot
+// do.
+func lacks(what string, a action) action {
+	run := a.run
+	a.run = func(ctx context.Context, s Session, r AnyRequest, out io.Writer) error {
+		err := run(ctx, s, r, out)
+		if err == errLacks {
+			err = Mark(errors.New("this sub-module "+what), ErrUsage)
+		}
+		return err
+	}
+	return a
+}
+
 // do runs a verb that has no reply.
-func do[S any](lacks string, f func(S, context.Context) error) func(context.Context, *call) error {
-	return with(lacks, func(ctx context.Context, s S, _ io.Writer) error { return f(s, ctx) })
+func do[S, R any, P requestOf[R]](f func(S, context.Context, R) error) action {
+	return with[S, R, P](func(ctx context.Context, s S, r R, _ io.Writer) error { return f(s, ctx, r) })
 }
 
 // ask runs a verb whose reply is true or false.
-func ask(f func(Session, context.Context) (bool, error)) func(context.Context, *call) error {
-	return with("", func(ctx context.Context, s Session, out io.Writer) error {
-		ok, err := f(s, ctx)
+func ask(f func(Session, context.Context, Request) (bool, error)) action {
+	return with(func(ctx context.Context, s Session, r Request, out io.Writer) error {
+		ok, err := f(s, ctx, r)
 		if err != nil {
 			return err
 		}
@@ -151,9 +176,9 @@ func ask(f func(Session, context.Context) (bool, error)) func(context.Context, *
 }
 
 // printLines runs a verb whose reply is a list of lines.
-func printLines[S any](lacks string, f func(S, context.Context) ([]string, error)) func(context.Context, *call) error {
-	return with(lacks, func(ctx context.Context, s S, out io.Writer) error {
-		lines, err := f(s, ctx)
+func printLines[S, R any, P requestOf[R]](f func(S, context.Context, R) ([]string, error)) action {
+	return with[S, R, P](func(ctx context.Context, s S, r R, out io.Writer) error {
+		lines, err := f(s, ctx, r)
 		if err != nil {
 			return err
 		}
@@ -165,9 +190,9 @@ func printLines[S any](lacks string, f func(S, context.Context) ([]string, error
 }
 
 // printJSON runs a verb whose reply is JSON.
-func printJSON[S, T any](lacks string, f func(S, context.Context) (T, error)) func(context.Context, *call) error {
-	return with(lacks, func(ctx context.Context, s S, out io.Writer) error {
-		v, err := f(s, ctx)
+func printJSON[S, R, T any, P requestOf[R]](f func(context.Context, S, R) (T, error)) action {
+	return with[S, R, P](func(ctx context.Context, s S, r R, out io.Writer) error {
+		v, err := f(ctx, s, r)
 		if err != nil {
 			return err
 		}
@@ -176,17 +201,20 @@ func printJSON[S, T any](lacks string, f func(S, context.Context) (T, error)) fu
 }
 
 // list returns the components, never nil: no components are printed as [].
-func list(s Content, ctx context.Context) ([]Component, error) {
-	l, err := s.List(ctx)
+func list(ctx context.Context, s Session, r Request) ([]Component, error) {
+	l, err := s.List(ctx, r)
 	if l == nil {
 		l = []Component{}
 	}
 	return l, err
 }
 
+// engine describes what runs the containers.
+func engine(ctx context.Context, s EngineTeller, r Request) (Engine, error) { return s.Engine(ctx, r) }
+
 // reqs prints the known requirements, even if one is missing.
-func reqs(ctx context.Context, s Health, out io.Writer) error {
-	l, err := s.Reqs(ctx)
+func reqs(ctx context.Context, s Session, r ReqsRequest, out io.Writer) error {
+	l, err := s.Reqs(ctx, r)
 	for _, q := range l {
 		kind := "error"
 		if q.Warning {
@@ -198,8 +226,8 @@ func reqs(ctx context.Context, s Health, out io.Writer) error {
 }
 
 // verify prints one line for each damaged component, and fails if there is one.
-func verify(ctx context.Context, s Verifier, out io.Writer) error {
-	lines, err := s.Verify(ctx)
+func verify(ctx context.Context, s Verifier, r Request, out io.Writer) error {
+	lines, err := s.Verify(ctx, r)
 	for _, l := range lines {
 		fmt.Fprintln(out, l)
 	}
@@ -211,33 +239,33 @@ func verify(ctx context.Context, s Verifier, out io.Writer) error {
 
 func verbs() []verbSpec {
 	return []verbSpec{
-		{VerbExportManifest, "app dir", "write the manifests of the installed application to dir", do("", Session.ExportManifest)},
-		{VerbSave, "app url path", "write a component to the file path (- is standard output)", do("", Session.Save)},
-		{VerbLoad, "app url path [current_url]", "load a component from the file path (- is standard input)", do("", Session.Load)},
-		{VerbList, "app", "list the application's components on this device, as JSON", printJSON("", list)},
-		{VerbLsComponents, "app", "the same as LIST", printJSON("", list)},
-		{VerbDelete, "url app", "remove the application's component, unless something else uses it", do("", Session.Delete)},
-		{VerbRollout, "app dir", "bring up the release whose manifests are in dir; returns when it is healthy", timed(do("", Session.Rollout))},
-		{VerbRollback, "app dir [failed_dir]", "bring back the release whose manifests are in dir", timed(do("", Session.Rollback))},
-		{VerbPurge, "app [dir]", "remove everything the application owns but its data", do("", Session.Purge)},
-		{VerbStop, "app dir", "stop the application", do("", Session.Stop)},
-		{VerbStart, "app dir", "start the stopped application", do("", Session.Start)},
+		{VerbExportManifest, "app dir", "write the manifests of the installed application to dir", do(Session.ExportManifest)},
+		{VerbSave, "app url path", "write a component to the file path (- is standard output)", do(Session.Save)},
+		{VerbLoad, "app url path [current_url]", "load a component from the file path (- is standard input)", do(Session.Load)},
+		{VerbList, "app", "list the application's components on this device, as JSON", printJSON(list)},
+		{VerbLsComponents, "app", "the same as LIST", printJSON(list)},
+		{VerbDelete, "url app", "remove the application's component, unless something else uses it", do(Session.Delete)},
+		{VerbRollout, "app dir", "bring up the release whose manifests are in dir; returns when it is healthy", timed(do(Session.Rollout))},
+		{VerbRollback, "app dir [failed_dir]", "bring back the release whose manifests are in dir", timed(do(Session.Rollback))},
+		{VerbPurge, "app [dir]", "remove everything the application owns but its data", do(Session.Purge)},
+		{VerbStop, "app dir", "stop the application", do(Session.Stop)},
+		{VerbStart, "app dir", "start the stopped application", do(Session.Start)},
 		{VerbAlive, "app", "print true if everything the application should run is running, else false", ask(Session.Alive)},
 		{VerbHealthy, "app", "print true if the application runs, passes its health checks and does not restart, else false", ask(Session.Healthy)},
-		{VerbReqs, "", "print the commands that are needed, as cmd:error or cmd:warning", with("", reqs)},
-		{VerbProtocol, "", "print the protocol version and the features, as JSON", nil},
-		{VerbVerify, "app", "check that the components of the release are present and whole", with("cannot verify", verify)},
-		{VerbSync, "app", "return when everything that was loaded is durable", do("cannot sync", Syncer.Sync)},
-		{VerbRepair, "app dir [source]", "make damaged components whole; print the applications to be rolled out again", printLines("cannot repair", Repairer.Repair)},
-		{VerbStorage, "app", "print the directories of this machine that components are kept in", printLines("cannot name its directories", Storage.Storage)},
-		{VerbEngine, "", "print the name and the version of what runs the containers, as JSON", printJSON("cannot name its engine", EngineTeller.Engine)},
-		{VerbRestore, "app dir", "decrypt the application's secrets again after a restart of the machine; asks no engine", do("has no secrets", Restorer.Restore)},
-		{VerbStatus, "app [app…]", "print how the application and each of its services is, as JSON", printJSON("cannot tell", statusOf)},
-		{VerbLogs, "app [service]", "print what the services wrote, as lines of JSON", with("has no logs", logs)},
-		{VerbCheck, "app dir", "check the release in dir as ROLLOUT would, and print what would change, as JSON", printJSON("cannot check", check)},
-		{VerbRender, "app dir", "print the manifests in dir with the overrides applied", with("has no overrides", render)},
-		{VerbVolumes, "app dir", "print the volumes of the release in dir and their directories, as JSON", printJSON("cannot name volumes", volumes)},
-		{VerbRun, "app dir service word [word…]", "run a command once in a container of a service of the release in dir", do("cannot run commands", CommandRunner.Run)},
+		{VerbReqs, "", "print the commands that are needed, as cmd:error or cmd:warning", with(reqs)},
+		{VerbProtocol, "", "print the protocol version and the features, as JSON", action{}},
+		{VerbVerify, "app", "check that the components of the release are present and whole", lacks("cannot verify", with(verify))},
+		{VerbSync, "app", "return when everything that was loaded is durable", lacks("cannot sync", do(Syncer.Sync))},
+		{VerbRepair, "app dir [source]", "make damaged components whole; print the applications to be rolled out again", lacks("cannot repair", printLines(Repairer.Repair))},
+		{VerbStorage, "app", "print the directories of this machine that components are kept in", lacks("cannot name its directories", printLines(Storage.Storage))},
+		{VerbEngine, "", "print the name and the version of what runs the containers, as JSON", lacks("cannot name its engine", printJSON(engine))},
+		{VerbRestore, "app dir", "decrypt the application's secrets again after a restart of the machine; asks no engine", lacks("has no secrets", do(Restorer.Restore))},
+		{VerbStatus, "app [app…]", "print how the application and each of its services is, as JSON", lacks("cannot tell", printJSON(statusOf))},
+		{VerbLogs, "app [service]", "print what the services wrote, as lines of JSON", lacks("has no logs", with(logs))},
+		{VerbCheck, "app dir", "check the release in dir as ROLLOUT would, and print what would change, as JSON", lacks("cannot check", printJSON(check))},
+		{VerbRender, "app dir", "print the manifests in dir with the overrides applied", lacks("has no overrides", with(render))},
+		{VerbVolumes, "app dir", "print the volumes of the release in dir and their directories, as JSON", lacks("cannot name volumes", printJSON(volumes))},
+		{VerbRun, "app dir service word [word…]", "run a command once in a container of a service of the release in dir", lacks("cannot run commands", do(CommandRunner.Run))},
 	}
 }
 
@@ -380,20 +408,21 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 		ctx, cancel = context.WithTimeoutCause(ctx, time.Duration(n)*time.Second, ErrDeadline)
 		defer cancel()
 	}
-	if req.TempDir == "" {
+	common := req.Common()
+	if common.TempDir == "" {
 		dir, err := os.MkdirTemp("", f.name+"-")
 		if err != nil {
 			return fmt.Errorf("temporary directory: %w", err)
 		}
 		defer func() { _ = os.RemoveAll(dir) }()
-		req.TempDir = dir
+		common.TempDir = dir
 	}
-	if len(req.More) > 0 {
-		return f.statuses(ctx, req)
+	if r, ok := req.(*statusRequest); ok && len(r.more) > 0 {
+		return f.statuses(ctx, *r)
 	}
-	session, err := f.o.Open(ctx, spec.name, req)
+	session, err := f.o.Open(ctx, spec.name, *common)
 	if err == nil {
-		err = spec.run(ctx, &call{session: session, out: f.out})
+		err = spec.run(ctx, session, req, f.out)
 		_ = session.Close()
 	}
 	if err != nil && !errors.Is(err, errFalse) && ctx.Err() != nil {
@@ -403,48 +432,29 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 	return err
 }
 
-// argument returns the field that a word of verbSpec.args stands for: a string or, for
-// a word that may come several times, a list.
-func (r *Request) argument(word string) (one *string, more *[]string) {
-	switch word {
-	case "app":
-		return &r.App, nil
-	case "app…":
-		return nil, &r.More
-	case "url":
-		return &r.URL, nil
-	case "path", "source":
-		return &r.Path, nil
-	case "current_url":
-		return &r.CurrentURL, nil
-	case "dir":
-		return &r.Dir, nil
-	case "failed_dir":
-		return &r.FailedDir, nil
-	case "service":
-		return &r.Service, nil
-	case "word", "word…":
-		return nil, &r.Words
-	}
-	panic("submodules: no field for the argument " + word)
-}
-
 // arguments are those of a call: each field of the request that the verb takes, and
 // those that it may leave out if they are set.
-func arguments(verb string, r Request) (args []string, err error) {
+func arguments(verb string, r AnyRequest) (args []string, err error) {
 	specs := verbs()
 	i := slices.IndexFunc(specs, func(s verbSpec) bool { return s.name == verb })
 	if i < 0 {
 		return nil, fmt.Errorf("unknown verb %q", verb)
 	}
+	fields := r.fields().args
 	for _, word := range strings.Fields(specs[i].args) {
-		one, more := r.argument(strings.Trim(word, "[]"))
-		switch {
-		case more != nil:
-			args = append(args, *more...)
-			*more = nil // the word that repeats it has nothing left
-		case *one != "" || word[0] != '[':
-			args = append(args, *one)
+		name := strings.Trim(word, "[]")
+		switch field := fields[name].(type) {
+		case *[]string:
+			if name == "word" {
+				continue // the word that repeats it stands for all of them
+			}
+			args = append(args, *field...)
+		case *string:
+			if *field != "" || word[0] != '[' {
+				args = append(args, *field)
+			}
+		default:
+			return nil, fmt.Errorf("the request is not one of %s: it has no %s", verb, name)
 		}
 	}
 	for _, a := range args {
@@ -455,9 +465,11 @@ func arguments(verb string, r Request) (args []string, err error) {
 	return args, nil
 }
 
-// request turns arguments and environment into a Request.
-func (f frame) request(spec *verbSpec, args []string) (Request, error) {
-	r := Request{Stdin: f.in, Stdout: f.out, Log: f.line}
+// request turns arguments and environment into the request of a verb.
+func (f frame) request(spec *verbSpec, args []string) (AnyRequest, error) {
+	req := spec.request()
+	r := req.Common()
+	r.Stdout, r.Log = f.out, f.line
 	words := strings.Fields(spec.args)
 	least := 0
 	for _, w := range words {
@@ -470,54 +482,58 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 		most = MaxApps
 	}
 	if len(args) < least || len(args) > most {
-		return r, fmt.Errorf("usage: %s", strings.TrimSpace(f.name+" "+spec.name+" "+spec.args))
+		return nil, fmt.Errorf("usage: %s", strings.TrimSpace(f.name+" "+spec.name+" "+spec.args))
 	}
+	fields := req.fields()
 	for i, a := range args {
 		word := words[min(i, len(words)-1)]
 		optional := word[0] == '['
 		word = strings.Trim(word, "[]")
 		if a == "" && !optional && word != "word" {
-			return r, fmt.Errorf("%s: the argument %s is empty", spec.name, word)
+			return nil, fmt.Errorf("%s: the argument %s is empty", spec.name, word)
 		}
 		if word == "app" || word == "app…" {
 			if err := names.Check(a); err != nil {
-				return r, fmt.Errorf("application: %w", err)
+				return nil, fmt.Errorf("application: %w", err)
 			}
 		}
-		one, more := r.argument(word)
-		if one != nil {
-			*one = a
-		} else {
-			*more = append(*more, a)
+		switch field := fields.args[word].(type) {
+		case *[]string:
+			*field = append(*field, a)
+		case *string:
+			*field = a
 		}
 	}
-	r.Options = strings.Fields(f.getenv(EnvOptions))
+	options := strings.Fields(f.getenv(EnvOptions))
+	for word, field := range fields.options {
+		*field = slices.Contains(options, word)
+	}
+	if fields.stdin != nil {
+		*fields.stdin = f.in
+	}
+	if err := fields.setVariables(f.getenv); err != nil {
+		return nil, err
+	}
+	return req, f.common(r)
+}
+
+// common sets the fields that all requests have from the environment.
+func (f frame) common(r *Request) (err error) {
 	r.Platform = f.getenv(EnvPlatform)
 	r.TempDir = f.getenv(EnvTempDir)
-	r.PurgeData = f.getenv(EnvPurgeData) == "1"
-	r.OldVersion, r.NewVersion = f.getenv(EnvOldVersion), f.getenv(EnvNewVersion)
-	r.Recipients = strings.Fields(f.getenv(EnvRecipients))
 	r.Disabled = strings.Fields(f.getenv(EnvDisabled))
-	var err error
 	if r.CPUSet, err = parseCPUSet(f.getenv(EnvCPUSet)); err != nil {
-		return r, fmt.Errorf("%s: %w", EnvCPUSet, err)
+		return fmt.Errorf("%s: %w", EnvCPUSet, err)
 	}
 	if dir := f.getenv(EnvOverrides); dir != "" {
 		if r.Overrides, err = readOverrides(dir); err != nil {
-			return r, fmt.Errorf("%s: %w", EnvOverrides, err)
+			return fmt.Errorf("%s: %w", EnvOverrides, err)
 		}
 	}
 	if file := f.getenv(EnvValues); file != "" {
 		if r.Values, err = ReadValues(file); err != nil {
-			return r, fmt.Errorf("%s: %w", EnvValues, err)
+			return fmt.Errorf("%s: %w", EnvValues, err)
 		}
-	}
-	if s := f.getenv(EnvLogLines); s != "" {
-		n, err := strconv.Atoi(s)
-		if err != nil || n < 0 || n > MaxLogLines {
-			return r, fmt.Errorf("%s=%q is not a number from 0 to %d", EnvLogLines, s, MaxLogLines)
-		}
-		r.LogLines = &n
 	}
 	for _, n := range names.AlwaysEnv {
 		if v := f.getenv(n); v != "" {
@@ -528,13 +544,11 @@ func (f frame) request(spec *verbSpec, args []string) (Request, error) {
 		}
 	}
 	if name := f.getenv(EnvComponents); name != "" {
-		list, err := readComponents(name)
-		if err != nil {
-			return r, fmt.Errorf("%s: %w", EnvComponents, err)
+		if r.Components, err = readComponents(name); err != nil {
+			return fmt.Errorf("%s: %w", EnvComponents, err)
 		}
-		r.Components = list
 	}
-	return r, nil
+	return nil
 }
 
 // maxComponents bounds the file MENDER_APP_COMPONENTS, in bytes.

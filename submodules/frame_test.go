@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -144,23 +145,29 @@ func TestSplitURL(t *testing.T) {
 	require.False(t, ok)
 }
 
-// Both sides read the same table: what a caller says of a request, the frame reads.
+// Both sides use the same tables: what a caller says in a request, the frame reads.
 func TestArgumentsOfEachVerb(t *testing.T) {
-	full := Request{App: "shop", URL: "web:1", Path: "/content", CurrentURL: "web:0", Dir: "/manifests", FailedDir: "/failed", Service: "web"}
+	text := map[string]string{"app": "shop", "url": "web:1", "path": "/content", "source": "/contents", "current_url": "web:0", "dir": "/manifests", "failed_dir": "/failed", "service": "web"}
+	lists := map[string][]string{"app…": {"door", "lamp"}, "word": {"migrate", "", "--to=2"}, "word…": {"migrate", "", "--to=2"}}
 	for _, spec := range verbs() {
+		if spec.run == nil {
+			continue
+		}
 		for _, optional := range []bool{true, false} {
-			sent := full
-			if strings.Contains(spec.args, "app…") && optional {
-				sent.More = []string{"door", "lamp"}
-			}
-			if strings.Contains(spec.args, "word") {
-				sent.Words = []string{"migrate", "", "--to=2"}
-			}
-			if !optional {
-				for word := range strings.FieldsSeq(spec.args) {
-					if one, _ := sent.argument(strings.Trim(word, "[]")); word[0] == '[' && one != nil {
-						*one = ""
-					}
+			sent := spec.request()
+			for word := range strings.FieldsSeq(spec.args) {
+				if word[0] == '[' && !optional && word != "[word…]" {
+					continue
+				}
+				word = strings.Trim(word, "[]")
+				switch field := sent.fields().args[word].(type) {
+				case *string:
+					*field = text[word]
+					require.NotEmpty(t, *field, "%s %s", spec.name, word)
+				case *[]string:
+					*field = lists[word]
+				default:
+					require.Fail(t, "no field", "%s %s", spec.name, word)
 				}
 			}
 			args, err := arguments(spec.name, sent)
@@ -169,17 +176,51 @@ func TestArgumentsOfEachVerb(t *testing.T) {
 			require.NoError(t, err, spec.name)
 			for word := range strings.FieldsSeq(spec.args) {
 				word = strings.Trim(word, "[]")
-				want, wants := sent.argument(word)
-				one, more := got.argument(word)
-				require.Equal(t, want, one, "%s %s", spec.name, word)
-				require.Equal(t, wants, more, "%s %s", spec.name, word)
+				require.Equal(t, sent.fields().args[word], got.fields().args[word], "%s %s", spec.name, word)
 			}
 		}
 	}
-	_, err := arguments("NONSENSE", full)
+	_, err := arguments("NONSENSE", &Request{App: "shop"})
 	require.ErrorContains(t, err, "unknown verb")
-	_, err = arguments(VerbStop, Request{App: "shop", Dir: "a\x00b"})
+	_, err = arguments(VerbStop, &StopRequest{Request: Request{App: "shop", Dir: "a\x00b"}})
 	require.ErrorContains(t, err, "NUL byte")
+	_, err = arguments(VerbLoad, &Request{App: "shop"})
+	require.ErrorContains(t, err, "the request is not one of LOAD: it has no url")
+}
+
+// Each option and variable of a request comes through, and to no other verb.
+func TestOptionsOfEachVerb(t *testing.T) {
+	m := &Module{Name: "fake"}
+	lines := 7
+	for _, sent := range []AnyRequest{
+		&LoadRequest{Stage: true, Distrust: true}, &LoadRequest{Delta: true, DeepDelta: true}, &StopRequest{Remove: true},
+		&PurgeRequest{Data: true, First: true}, &PurgeRequest{First: true}, &RepairRequest{Finish: true}, &VolumesRequest{Make: true},
+		&ReqsRequest{Secrets: true, Recipients: []string{"age1a", "age1b"}}, &LogsRequest{Follow: true, Lines: &lines},
+		&RunRequest{Probe: true, OldVersion: "1.0", NewVersion: "2 beta"}, &Request{},
+	} {
+		env, cleanup, err := m.environ(t.Context(), sent)
+		require.NoError(t, err)
+		cleanup()
+		getenv := func(name string) string {
+			for _, kv := range env {
+				if value, ok := strings.CutPrefix(kv, name+"="); ok {
+					return value
+				}
+			}
+			return ""
+		}
+		for _, spec := range verbs() {
+			if spec.run == nil {
+				continue
+			}
+			got, err := frame{getenv: getenv}.request(&spec, slices.Repeat([]string{"a"}, len(strings.Fields(strings.Split(spec.args, "[")[0]))))
+			require.NoError(t, err, spec.name)
+			if reflect.TypeOf(got) == reflect.TypeOf(sent) {
+				require.Equal(t, sent.fields().options, got.fields().options, spec.name)
+				require.Equal(t, sent.fields().env, got.fields().env, spec.name)
+			}
+		}
+	}
 }
 
 // A sub-module without the method of a verb refuses the verb as one that it does not
@@ -189,7 +230,7 @@ func TestVerbsOfFeatures(t *testing.T) {
 		if spec.run == nil {
 			continue
 		}
-		err := spec.run(t.Context(), &call{session: plainSession{}, out: io.Discard})
+		err := spec.run(t.Context(), plainSession{}, spec.request(), io.Discard)
 		if slices.Contains(strings.Fields("VERIFY SYNC REPAIR STORAGE ENGINE RESTORE STATUS LOGS CHECK RENDER VOLUMES RUN"), spec.name) {
 			require.ErrorIs(t, err, ErrUsage, spec.name)
 			require.ErrorContains(t, err, "this sub-module ", spec.name)
@@ -202,17 +243,17 @@ func TestVerbsOfFeatures(t *testing.T) {
 // plainSession has the verbs of protocol 1.0 alone.
 type plainSession struct{}
 
-func (plainSession) Save(context.Context) error                  { return nil }
-func (plainSession) Load(context.Context) error                  { return nil }
-func (plainSession) List(context.Context) ([]Component, error)   { return nil, nil }
-func (plainSession) Delete(context.Context) error                { return nil }
-func (plainSession) ExportManifest(context.Context) error        { return nil }
-func (plainSession) Rollout(context.Context) error               { return nil }
-func (plainSession) Rollback(context.Context) error              { return nil }
-func (plainSession) Purge(context.Context) error                 { return nil }
-func (plainSession) Stop(context.Context) error                  { return nil }
-func (plainSession) Start(context.Context) error                 { return nil }
-func (plainSession) Alive(context.Context) (bool, error)         { return false, nil }
-func (plainSession) Healthy(context.Context) (bool, error)       { return true, nil }
-func (plainSession) Reqs(context.Context) ([]Requirement, error) { return nil, nil }
-func (plainSession) Close() error                                { return nil }
+func (plainSession) Save(context.Context, SaveRequest) error                  { return nil }
+func (plainSession) Load(context.Context, LoadRequest) error                  { return nil }
+func (plainSession) List(context.Context, Request) ([]Component, error)       { return nil, nil }
+func (plainSession) Delete(context.Context, DeleteRequest) error              { return nil }
+func (plainSession) ExportManifest(context.Context, Request) error            { return nil }
+func (plainSession) Rollout(context.Context, Request) error                   { return nil }
+func (plainSession) Rollback(context.Context, RollbackRequest) error          { return nil }
+func (plainSession) Purge(context.Context, PurgeRequest) error                { return nil }
+func (plainSession) Stop(context.Context, StopRequest) error                  { return nil }
+func (plainSession) Start(context.Context, Request) error                     { return nil }
+func (plainSession) Alive(context.Context, Request) (bool, error)             { return false, nil }
+func (plainSession) Healthy(context.Context, Request) (bool, error)           { return true, nil }
+func (plainSession) Reqs(context.Context, ReqsRequest) ([]Requirement, error) { return nil, nil }
+func (plainSession) Close() error                                             { return nil }

@@ -45,7 +45,7 @@ type fakeSession struct{ Request }
 func (fakeSession) Close() error { return nil }
 
 // Render prints the overrides, each with its name.
-func (f fakeSession) Render(context.Context) (text []byte, err error) {
+func (f fakeSession) Render(_ context.Context, r Request) (text []byte, err error) {
 	for _, o := range f.Overrides {
 		text = append(text, o.Name+": "+o.Text+"\n"...)
 	}
@@ -53,44 +53,38 @@ func (f fakeSession) Render(context.Context) (text []byte, err error) {
 }
 
 // Volumes names one volume that is there, and one that is not made yet.
-func (f fakeSession) Volumes(context.Context) ([]Volume, error) {
-	return []Volume{{Name: "db", Dir: f.Dir}, {Name: "new"}}, f.record("VOLUMES")
+func (f fakeSession) Volumes(_ context.Context, r VolumesRequest) ([]Volume, error) {
+	return []Volume{{Name: "db", Dir: f.Dir}, {Name: "new"}}, f.record("VOLUMES", &r)
 }
 
 func dir() string { return os.Getenv("TEST_SUBMODULE") }
 
-func (f fakeSession) record(verb string) error {
-	r := f.Request
-	r.Log, r.Stdin, r.Stdout = nil, nil, nil
-	b, err := json.Marshal(struct {
-		Verb    string
-		Environ []string
-		Request
-	}{verb, os.Environ(), r})
+func (f fakeSession) record(verb string, r AnyRequest) error {
+	b, err := json.Marshal(map[string]any{"Verb": verb, "Environ": os.Environ(), "Own": r})
 	if err != nil {
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir(), verb), b, 0o600)
 }
 
-func (f fakeSession) ExportManifest(_ context.Context) error {
-	return f.record(VerbExportManifest)
+func (f fakeSession) ExportManifest(_ context.Context, r Request) error {
+	return f.record(VerbExportManifest, &r)
 }
 
-func (f fakeSession) Save(_ context.Context) error {
-	if f.Path == "-" {
-		_, err := io.WriteString(f.Stdout, "content")
+func (f fakeSession) Save(_ context.Context, r SaveRequest) error {
+	if r.Path == "-" {
+		_, err := io.WriteString(r.Stdout, "content")
 		return err
 	}
-	return f.record(VerbSave)
+	return f.record(VerbSave, &r)
 }
 
-func (f fakeSession) Load(_ context.Context) error {
-	if f.Path == "-" {
-		if f.URL == "early" {
+func (f fakeSession) Load(_ context.Context, r LoadRequest) error {
+	if r.Path == "-" {
+		if r.URL == "early" {
 			return Mark(errors.New("no need to read"), ErrContent)
 		}
-		b, err := io.ReadAll(f.Stdin)
+		b, err := io.ReadAll(r.Stdin)
 		if err != nil {
 			return err
 		}
@@ -98,44 +92,48 @@ func (f fakeSession) Load(_ context.Context) error {
 			return err
 		}
 	}
-	f.Logf("loading %s", f.URL)
-	return f.record(VerbLoad)
+	f.Logf("loading %s", r.URL)
+	return f.record(VerbLoad, &r)
 }
 
-func (fakeSession) List(context.Context) ([]Component, error) {
+func (fakeSession) List(_ context.Context, r Request) ([]Component, error) {
 	return []Component{{Type: "image", URL: "web:1", Digest: "sha256:00", AdditionalData: json.RawMessage(`{"size":1}`)}}, nil
 }
 
-func (f fakeSession) Repair(_ context.Context) ([]string, error) {
-	return []string{f.App, "other"}, f.record(VerbRepair)
+func (f fakeSession) Repair(_ context.Context, r RepairRequest) ([]string, error) {
+	return []string{f.App, "other"}, f.record(VerbRepair, &r)
 }
 
-func (fakeSession) Storage(context.Context) ([]string, error) { return []string{dir()}, nil }
-
-func (f fakeSession) Restore(_ context.Context) error { return f.record(VerbRestore) }
-
-func (f fakeSession) Check(context.Context) (Changes, error) {
-	return Changes{Starts: []string{"web in " + f.Dir}}, f.record(VerbCheck)
+func (fakeSession) Storage(_ context.Context, r Request) ([]string, error) {
+	return []string{dir()}, nil
 }
 
-func (fakeSession) Status(context.Context) (Status, error) {
+func (f fakeSession) Restore(_ context.Context, r Request) error { return f.record(VerbRestore, &r) }
+
+func (f fakeSession) Check(_ context.Context, r Request) (Changes, error) {
+	return Changes{Starts: []string{"web in " + f.Dir}}, f.record(VerbCheck, &r)
+}
+
+func (fakeSession) Status(_ context.Context, r Request) (Status, error) {
 	return Status{Alive: true, Services: []Service{{Name: "web", Health: Unhealthy, Restarts: 2, Failure: "is on fire"}}}, nil
 }
 
-func (f fakeSession) Logs(_ context.Context, each func(LogLine) error) error {
-	for i := 0; f.LogLines == nil || i < *f.LogLines; i++ {
-		if err := each(LogLine{Service: "web", Stream: "stderr", Text: "<" + f.Service + "> \x1b[2J \xff"}); err != nil {
+func (f fakeSession) Logs(_ context.Context, r LogsRequest, each func(LogLine) error) error {
+	for i := 0; r.Lines == nil || i < *r.Lines; i++ {
+		if err := each(LogLine{Service: "web", Stream: "stderr", Text: "<" + r.Service + "> \x1b[2J \xff"}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (fakeSession) Engine(context.Context) (Engine, error) {
+func (fakeSession) Engine(_ context.Context, r Request) (Engine, error) {
 	return Engine{"docker", "28.5.2"}, nil
 }
 
-func (f fakeSession) Delete(_ context.Context) error { return f.record(VerbDelete) }
+func (f fakeSession) Delete(_ context.Context, r DeleteRequest) error {
+	return f.record(VerbDelete, &r)
+}
 
 func (f fakeSession) Downtimes(_ context.Context, failed bool) []Downtime {
 	d := Downtime{Service: "web", Down: time.Date(2026, 11, 24, 7, 13, 39, 0, time.UTC)}
@@ -146,7 +144,7 @@ func (f fakeSession) Downtimes(_ context.Context, failed bool) []Downtime {
 }
 
 // Rollout fails as the directory's name says.
-func (f fakeSession) Rollout(ctx context.Context) error {
+func (f fakeSession) Rollout(ctx context.Context, r Request) error {
 	switch filepath.Base(f.Dir) {
 	case "unhealthy":
 		return Mark(errors.New("web is\nunhealthy"), ErrUnhealthy)
@@ -167,32 +165,34 @@ func (f fakeSession) Rollout(ctx context.Context) error {
 		<-ctx.Done()
 		return ctx.Err()
 	}
-	return f.record(VerbRollout)
+	return f.record(VerbRollout, &r)
 }
 
-func (f fakeSession) Rollback(_ context.Context) error { return f.record(VerbRollback) }
-func (f fakeSession) Purge(_ context.Context) error    { return f.record(VerbPurge) }
-func (f fakeSession) Stop(_ context.Context) error     { return f.record(VerbStop) }
-func (f fakeSession) Start(_ context.Context) error    { return f.record(VerbStart) }
-func (fakeSession) Alive(context.Context) (bool, error) {
+func (f fakeSession) Rollback(_ context.Context, r RollbackRequest) error {
+	return f.record(VerbRollback, &r)
+}
+func (f fakeSession) Purge(_ context.Context, r PurgeRequest) error { return f.record(VerbPurge, &r) }
+func (f fakeSession) Stop(_ context.Context, r StopRequest) error   { return f.record(VerbStop, &r) }
+func (f fakeSession) Start(_ context.Context, r Request) error      { return f.record(VerbStart, &r) }
+func (fakeSession) Alive(_ context.Context, r Request) (bool, error) {
 	return true, nil
 }
-func (f fakeSession) Healthy(_ context.Context) (bool, error) {
+func (f fakeSession) Healthy(_ context.Context, r Request) (bool, error) {
 	if f.App == "broken" {
 		return false, errors.New("no engine")
 	}
 	return false, nil
 }
-func (fakeSession) Reqs(context.Context) ([]Requirement, error) {
-	return []Requirement{{Command: "docker"}, {Command: "xz", Warning: true}}, nil
+func (f fakeSession) Reqs(_ context.Context, r ReqsRequest) ([]Requirement, error) {
+	return []Requirement{{Command: "docker"}, {Command: "xz", Warning: true}}, f.record(VerbReqs, &r)
 }
-func (f fakeSession) Verify(_ context.Context) ([]string, error) {
+func (f fakeSession) Verify(_ context.Context, r Request) ([]string, error) {
 	if len(f.Components) > 0 {
 		return []string{f.Components[0].URL + " is missing"}, nil
 	}
 	return nil, nil
 }
-func (f fakeSession) Sync(_ context.Context) error { return f.record(VerbSync) }
+func (f fakeSession) Sync(_ context.Context, r Request) error { return f.record(VerbSync, &r) }
 
 // installed is a sub-module whose verbs a test calls, and whose Config it may change.
 type installed struct {
@@ -234,19 +234,23 @@ func script(t *testing.T, text string) installed {
 	return installed{m, m.Client()}
 }
 
-type recorded struct {
+// recorded is a call of which the sub-module got the request R.
+type recorded[R any] struct {
 	Verb    string
 	Environ []string
-	Request
+	Own     R
 }
 
-func read(t *testing.T, rec, verb string) recorded {
+// read returns the request that a verb's last call got.
+func read[R any](t *testing.T, rec, verb string) R { return readCall[R](t, rec, verb).Own }
+
+func readCall[R any](t *testing.T, rec, verb string) recorded[R] {
 	t.Helper()
 	b, err := os.ReadFile(filepath.Join(rec, verb))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var r recorded
+	var r recorded[R]
 	if err := json.Unmarshal(b, &r); err != nil {
 		t.Fatal(err)
 	}

@@ -30,14 +30,14 @@ const maxLogLine = 256 << 10
 // Logger is a Session with the feature logs/1.
 type Logger interface {
 	// Logs calls each for the lines of the application's services, or of one, ordered by
-	// time; one call at a time. An error of each ends it. With the option follow it ends
-	// only with its context.
-	Logs(ctx context.Context, each func(LogLine) error) error
+	// time; one call at a time. An error of each ends it. With r.Follow it ends only with
+	// its context.
+	Logs(ctx context.Context, r LogsRequest, each func(LogLine) error) error
 }
 
 // logs prints lines of JSON.
-func logs(ctx context.Context, l Logger, out io.Writer) error {
+func logs(ctx context.Context, l Logger, r LogsRequest, out io.Writer) error {
 	lines := json.NewEncoder(out)
 	lines.SetEscapeHTML(false)
-	return l.Logs(ctx, func(line LogLine) error { return lines.Encode(line) })
+	return l.Logs(ctx, r, func(line LogLine) error { return lines.Encode(line) })
 }

@@ -44,12 +44,12 @@ func TestLogsThatAreNone(t *testing.T) {
 		"tr '\\0' x </dev/zero\n":      "is longer than",
 		"echo 'error: no' >&2; exit 4": "sh LOGS: no",
 	} {
-		err := script(t, text).Logs(t.Context(), Request{App: "a"}, func(LogLine) error { return nil })
+		err := script(t, text).Logs(t.Context(), LogsRequest{Request: Request{App: "a"}}, func(LogLine) error { return nil })
 		require.ErrorContains(t, err, want)
 	}
 	enough := errors.New("enough")
 	lines := 0
-	err := script(t, `yes '{"service":"web","stream":"stdout","line":"x"}'`).Logs(t.Context(), Request{App: "a"}, func(LogLine) error {
+	err := script(t, `yes '{"service":"web","stream":"stdout","line":"x"}'`).Logs(t.Context(), LogsRequest{Request: Request{App: "a"}}, func(LogLine) error {
 		if lines++; lines == 1000 {
 			return enough
 		}

@@ -26,11 +26,11 @@ const (
 // Renderer is a Session with the feature overrides/1.
 type Renderer interface {
 	// Render returns the manifests in the directory of the request, with the overrides.
-	Render(ctx context.Context) ([]byte, error)
+	Render(ctx context.Context, r Request) ([]byte, error)
 }
 
-func render(ctx context.Context, r Renderer, out io.Writer) error {
-	text, err := r.Render(ctx)
+func render(ctx context.Context, s Renderer, r Request, out io.Writer) error {
+	text, err := s.Render(ctx, r)
 	if err == nil {
 		_, err = out.Write(text)
 	}

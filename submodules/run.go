@@ -8,5 +8,5 @@ import (
 type CommandRunner interface {
 	// Run runs the words of the request once, in a container of the service of the
 	// request, and returns when the container is gone.
-	Run(ctx context.Context) error
+	Run(ctx context.Context, r RunRequest) error
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"runtime"
@@ -31,14 +32,14 @@ const (
 )
 
 // Call runs one process. It returns when that process and everything in its process
-// group has ended. A reply without r.Stdout is bounded by 8 MiB.
-func (m *Module) Call(ctx context.Context, verb string, r Request) (reply []byte, err error) {
+// group has ended. A reply that does not go to Request.Stdout is bounded by 8 MiB.
+func (m *Module) Call(ctx context.Context, verb string, r AnyRequest) (reply []byte, err error) {
 	args, err := arguments(verb, r)
 	if err != nil {
 		return nil, fmt.Errorf("%s %s: %w", m.Name, verb, err)
 	}
-	if r.Stdout != nil {
-		return nil, m.run(ctx, r, r.Stdout, verb, args)
+	if to := r.Common().Stdout; to != nil {
+		return nil, m.run(ctx, r, to, verb, args)
 	}
 	out := &Capped{Max: maxStdout}
 	err = m.run(ctx, r, out, verb, args)
@@ -49,7 +50,7 @@ func (m *Module) Call(ctx context.Context, verb string, r Request) (reply []byte
 }
 
 // run makes one call with its standard output going to stdout.
-func (m *Module) run(ctx context.Context, r Request, stdout io.Writer, verb string, args []string) error {
+func (m *Module) run(ctx context.Context, r AnyRequest, stdout io.Writer, verb string, args []string) error {
 	if m.Config.Deadline > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, m.Config.Deadline)
@@ -66,7 +67,7 @@ func (m *Module) run(ctx context.Context, r Request, stdout io.Writer, verb stri
 	}
 	defer cleanup()
 
-	log := r.Log
+	log := r.Common().Log
 	if log == nil {
 		log = m.Config.Log
 	}
@@ -80,8 +81,8 @@ func (m *Module) run(ctx context.Context, r Request, stdout io.Writer, verb stri
 	cmd.Stdout = stdout
 	cmd.Stderr = lines
 	var stdin *source
-	if r.Stdin != nil && verb == VerbLoad {
-		stdin = &source{r: r.Stdin, fail: cancel}
+	if content := r.fields().stdin; content != nil && *content != nil {
+		stdin = &source{r: *content, fail: cancel}
 		cmd.Stdin = stdin
 	}
 	err = RunGroup(callCtx, cmd, m.Config.KillAfter)
@@ -232,8 +233,9 @@ func PassedEnv() (env []string) {
 
 // environ returns the complete environment of a call. cleanup removes the files it
 // made.
-func (m *Module) environ(ctx context.Context, r Request) (env []string, cleanup func(), err error) {
+func (m *Module) environ(ctx context.Context, req AnyRequest) (env []string, cleanup func(), err error) {
 	cleanup = func() {}
+	r, fields := req.Common(), req.fields()
 	set := map[string]string{
 		"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
 		"LANG": "C.UTF-8",
@@ -260,31 +262,24 @@ func (m *Module) environ(ctx context.Context, r Request) (env []string, cleanup 
 		}
 		set[k] = v
 	}
-	if len(r.Options) > 0 {
-		set[EnvOptions] = strings.Join(r.Options, " ")
+	var options []string
+	for word, is := range fields.options {
+		if *is {
+			options = append(options, word)
+		}
 	}
+	if sort.Strings(options); len(options) > 0 {
+		set[EnvOptions] = strings.Join(options, " ")
+	}
+	maps.Copy(set, fields.variables())
 	if r.Platform != "" {
 		set[EnvPlatform] = r.Platform
-	}
-	if r.PurgeData {
-		set[EnvPurgeData] = "1"
-	}
-	if len(r.Recipients) > 0 {
-		set[EnvRecipients] = strings.Join(r.Recipients, " ")
 	}
 	if len(r.Disabled) > 0 {
 		set[EnvDisabled] = strings.Join(r.Disabled, " ")
 	}
 	if r.CPUSet != nil {
 		set[EnvCPUSet] = r.CPUSet.String()
-	}
-	for name, v := range map[string]string{EnvOldVersion: r.OldVersion, EnvNewVersion: r.NewVersion} {
-		if v != "" && !strings.ContainsRune(v, 0) {
-			set[name] = v
-		}
-	}
-	if r.LogLines != nil {
-		set[EnvLogLines] = strconv.Itoa(*r.LogLines)
 	}
 	if d, ok := ctx.Deadline(); ok {
 		set[EnvDeadline] = strconv.Itoa(max(int(time.Until(d).Seconds()), 1))

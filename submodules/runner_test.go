@@ -74,15 +74,15 @@ func TestRoundTrip(t *testing.T) {
 	require.False(t, info.Has(FeatureSync))
 
 	tmp := t.TempDir()
-	req := Request{App: "shop", URL: "web:2", Path: "/x", CurrentURL: "web:1", Options: []string{"deep_delta", "stage"}, Platform: "linux/arm/v7", TempDir: tmp,
+	req := Request{App: "shop", Platform: "linux/arm/v7", TempDir: tmp,
 		Components: []Component{{Type: "image", URL: "web:2", Digest: "sha256:11", DiffIDs: []digest.Digest{"sha256:22"}}}, Env: map[string]string{"K8S_NAMESPACE": "shop"}}
-	require.NoError(t, m.Load(ctx, req))
-	got := read(t, rec, VerbLoad)
+	require.NoError(t, m.Load(ctx, LoadRequest{Request: req, URL: "web:2", Path: "/x", CurrentURL: "web:1", DeepDelta: true, Stage: true}))
+	got := read[LoadRequest](t, rec, VerbLoad)
 	require.Equal(t, "shop", got.App)
 	require.Equal(t, "web:2", got.URL)
 	require.Equal(t, "/x", got.Path)
 	require.Equal(t, "web:1", got.CurrentURL)
-	require.Equal(t, req.Options, got.Options)
+	require.Equal(t, []bool{true, true, false, false}, []bool{got.DeepDelta, got.Stage, got.Delta, got.Distrust})
 	require.Equal(t, req.Components, got.Components)
 	require.Equal(t, "linux/arm/v7", got.Platform)
 	require.Equal(t, tmp, got.TempDir)
@@ -92,37 +92,38 @@ func TestRoundTrip(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, left, "the components file goes with the call")
 
-	require.NoError(t, m.Delete(ctx, Request{App: "shop", URL: "web:1"}))
-	require.Equal(t, "web:1", read(t, rec, VerbDelete).URL)
+	require.NoError(t, m.Delete(ctx, DeleteRequest{Request: Request{App: "shop"}, URL: "web:1"}))
+	require.Equal(t, "web:1", read[DeleteRequest](t, rec, VerbDelete).URL)
 	require.NoError(t, m.Rollout(ctx, Request{App: "shop", Dir: "/d"}))
-	require.NoError(t, m.Rollback(ctx, Request{App: "shop", Dir: "/d", FailedDir: "/f"}))
-	require.Equal(t, "/f", read(t, rec, VerbRollback).FailedDir)
-	require.NoError(t, m.Rollback(ctx, Request{App: "shop", Dir: "/d"}))
-	require.Empty(t, read(t, rec, VerbRollback).FailedDir)
+	require.NoError(t, m.Rollback(ctx, RollbackRequest{Request: Request{App: "shop", Dir: "/d"}, FailedDir: "/f"}))
+	require.Equal(t, "/f", read[RollbackRequest](t, rec, VerbRollback).FailedDir)
+	require.NoError(t, m.Rollback(ctx, RollbackRequest{Request: Request{App: "shop", Dir: "/d"}}))
+	require.Empty(t, read[RollbackRequest](t, rec, VerbRollback).FailedDir)
 	var down []Downtime
-	require.Error(t, m.Rollout(ctx, Request{App: "shop", Dir: "/unhealthy", Downtimes: func(l []Downtime) { down = append(down, l...) }}))
-	require.NoError(t, m.Rollback(ctx, Request{App: "shop", Dir: "/d", Downtimes: func(l []Downtime) { down = append(down, l...) }}))
+	m.Downtimes = func(l []Downtime) { down = append(down, l...) }
+	require.Error(t, m.Rollout(ctx, Request{App: "shop", Dir: "/unhealthy"}))
+	require.NoError(t, m.Rollback(ctx, RollbackRequest{Request: Request{App: "shop", Dir: "/d"}}))
 	require.Len(t, down, 2)
 	require.True(t, down[0].Up.IsZero())
 	require.Equal(t, 1500*time.Millisecond, down[1].Up.Sub(down[1].Down))
-	require.NoError(t, m.Stop(ctx, Request{App: "shop", Dir: "/d"}))
+	require.NoError(t, m.Stop(ctx, StopRequest{Request: Request{App: "shop", Dir: "/d"}}))
 	require.NoError(t, m.Start(ctx, Request{App: "shop", Dir: "/d"}))
 	require.NoError(t, m.Sync(ctx, Request{App: "shop"}))
 	require.NoError(t, m.ExportManifest(ctx, Request{App: "shop", Dir: "/d"}))
-	require.NoError(t, m.Restore(ctx, Request{App: "shop", Dir: "/d", Recipients: []string{"age1a", "age1b"}}))
-	require.Equal(t, "/d", read(t, rec, VerbRestore).Dir)
-	require.Equal(t, []string{"age1a", "age1b"}, read(t, rec, VerbRestore).Recipients)
-	require.NoError(t, m.Purge(ctx, Request{App: "shop", PurgeData: true}))
-	require.True(t, read(t, rec, VerbPurge).PurgeData)
-	require.Empty(t, read(t, rec, VerbPurge).Dir)
-	require.NoError(t, m.Purge(ctx, Request{App: "shop", Dir: "/d"}))
-	require.Equal(t, "/d", read(t, rec, VerbPurge).Dir)
+	require.NoError(t, m.Restore(ctx, Request{App: "shop", Dir: "/d"}))
+	require.Equal(t, "/d", read[Request](t, rec, VerbRestore).Dir)
+	require.NoError(t, m.Purge(ctx, PurgeRequest{Request: Request{App: "shop"}, Data: true}))
+	require.True(t, read[PurgeRequest](t, rec, VerbPurge).Data)
+	require.Empty(t, read[PurgeRequest](t, rec, VerbPurge).Dir)
+	require.NoError(t, m.Purge(ctx, PurgeRequest{Request: Request{App: "shop", Dir: "/d"}}))
+	require.Equal(t, "/d", read[PurgeRequest](t, rec, VerbPurge).Dir)
 
 	list, err := m.List(ctx, Request{App: "shop"})
 	require.NoError(t, err)
 	require.Equal(t, []Component{{Type: "image", URL: "web:1", Digest: "sha256:00", AdditionalData: json.RawMessage(`{"size":1}`)}}, list)
-	reqs, err := m.Reqs(ctx, Request{})
+	reqs, err := m.Reqs(ctx, ReqsRequest{Recipients: []string{"age1a", "age1b"}})
 	require.NoError(t, err)
+	require.Equal(t, []string{"age1a", "age1b"}, read[ReqsRequest](t, rec, VerbReqs).Recipients)
 	require.Equal(t, []Requirement{{"docker", false}, {"xz", true}}, reqs)
 	ok, err := m.Alive(ctx, Request{App: "shop"})
 	require.NoError(t, err)
@@ -138,15 +139,15 @@ func TestRoundTrip(t *testing.T) {
 	lines, err = m.Verify(ctx, Request{App: "shop"})
 	require.NoError(t, err)
 	require.Empty(t, lines)
-	apps, err := m.Repair(ctx, Request{App: "shop", Dir: "/r", Path: "/source", Options: []string{OptionFinish}})
+	apps, err := m.Repair(ctx, RepairRequest{Request: Request{App: "shop"}, Work: "/r", Source: "/source", Finish: true})
 	require.NoError(t, err)
 	require.Equal(t, []string{"shop", "other"}, apps)
-	got = read(t, rec, VerbRepair)
-	require.Equal(t, "/r", got.Dir)
-	require.Equal(t, "/source", got.Path)
-	_, err = m.Repair(ctx, Request{App: "shop", Dir: "/r"})
+	repair := read[RepairRequest](t, rec, VerbRepair)
+	require.Equal(t, "/r", repair.Work)
+	require.Equal(t, "/source", repair.Source)
+	_, err = m.Repair(ctx, RepairRequest{Request: Request{App: "shop"}, Work: "/r"})
 	require.NoError(t, err)
-	require.Empty(t, read(t, rec, VerbRepair).Path)
+	require.Empty(t, read[RepairRequest](t, rec, VerbRepair).Source)
 	dirs, err := m.Storage(ctx, Request{App: "shop"})
 	require.NoError(t, err)
 	require.Equal(t, []string{rec}, dirs)
@@ -154,7 +155,7 @@ func TestRoundTrip(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Engine{"docker", "28.5.2"}, engine)
 	var out bytes.Buffer
-	require.NoError(t, m.Save(ctx, Request{App: "shop", URL: "u", Path: "-", Stdout: &out}))
+	require.NoError(t, m.Save(ctx, SaveRequest{Request: Request{App: "shop", Stdout: &out}, URL: "u", Path: "-"}))
 	require.Equal(t, "content", out.String())
 }
 
@@ -182,7 +183,7 @@ func TestEnvironmentIsFixed(t *testing.T) {
 	m, rec := module(t)
 	m.Config.ConfigDir = "/conf"
 	require.NoError(t, m.Sync(t.Context(), Request{App: "shop"}))
-	env := read(t, rec, VerbSync).Environ
+	env := readCall[Request](t, rec, VerbSync).Environ
 	require.Contains(t, env, "DOCKER_HOST=unix:///x.sock")
 	require.Contains(t, env, "MENDER_APP_CONFIG_DIR=/conf")
 	require.NotContains(t, strings.Join(env, "\n"), "SECRET")
@@ -191,21 +192,21 @@ func TestEnvironmentIsFixed(t *testing.T) {
 func TestStdin(t *testing.T) {
 	m, rec := module(t)
 	content := strings.Repeat("0123456789", 100000)
-	require.NoError(t, m.Load(t.Context(), Request{App: "a", URL: "u", Path: "-", Stdin: strings.NewReader(content)}))
+	require.NoError(t, m.Load(t.Context(), LoadRequest{Request: Request{App: "a"}, URL: "u", Path: "-", Stdin: strings.NewReader(content)}))
 	b, err := os.ReadFile(filepath.Join(rec, "stdin"))
 	require.NoError(t, err)
 	require.Equal(t, content, string(b))
 
 	// A sub-module that gives up early leaves the rest unread and is heard.
 	r := strings.NewReader(strings.Repeat(content, 10))
-	err = m.Load(t.Context(), Request{App: "a", URL: "early", Path: "-", Stdin: r})
+	err = m.Load(t.Context(), LoadRequest{Request: Request{App: "a"}, URL: "early", Path: "-", Stdin: r})
 	require.ErrorIs(t, err, ErrContent)
 	require.Positive(t, r.Len())
 
 	// A reader that fails must not look like the end of the content.
 	broken := errors.New("the network is gone")
 	require.NoError(t, os.Remove(filepath.Join(rec, VerbLoad)))
-	err = m.Load(t.Context(), Request{App: "a", URL: "u", Path: "-", Stdin: io.MultiReader(strings.NewReader("x"), iotest.ErrReader(broken))})
+	err = m.Load(t.Context(), LoadRequest{Request: Request{App: "a"}, URL: "u", Path: "-", Stdin: io.MultiReader(strings.NewReader("x"), iotest.ErrReader(broken))})
 	require.ErrorIs(t, err, broken)
 }
 
@@ -253,12 +254,12 @@ esac
 	require.EqualError(t, err, "sh SYNC: last word")
 	require.ErrorIs(t, err, ErrFailed)
 	lines := 0
-	err = m.Load(ctx, Request{App: "a", URL: "u", Path: "p", Log: func(string) { lines++ }})
+	err = m.Load(ctx, LoadRequest{Request: Request{App: "a", Log: func(string) { lines++ }}, URL: "u", Path: "p"})
 	require.EqualError(t, err, "sh LOAD: that was much")
 	require.Equal(t, maxLines+1, lines)
 	ctx, cancel := context.WithTimeout(ctx, 300*time.Millisecond)
 	defer cancel()
-	err = m.Save(ctx, Request{App: "a", URL: "u", Path: "p"})
+	err = m.Save(ctx, SaveRequest{Request: Request{App: "a"}, URL: "u", Path: "p"})
 	require.ErrorIs(t, err, ErrDeadline)
 }
 

@@ -38,5 +38,5 @@ const (
 // Reporter is a Session with the feature status.
 type Reporter interface {
 	// Status returns the condition of the application and of each service.
-	Status(ctx context.Context) (Status, error)
+	Status(ctx context.Context, r Request) (Status, error)
 }

@@ -21,11 +21,11 @@ func (several) Open(_ context.Context, _ string, r Request) (Session, error) {
 
 type severalSession struct{ fakeSession }
 
-func (s severalSession) Status(ctx context.Context) (Status, error) {
+func (s severalSession) Status(ctx context.Context, r Request) (Status, error) {
 	if s.App == "lost" {
 		return Status{}, Mark(fmt.Errorf("no such thing"), ErrNotFound)
 	}
-	return s.fakeSession.Status(ctx)
+	return s.fakeSession.Status(ctx, r)
 }
 
 // STATUS with several applications prints a line for each, and leaves out what it cannot

@@ -7,8 +7,8 @@ import (
 )
 
 // statusOf asks a session for its application's status.
-func statusOf(r Reporter, ctx context.Context) (Status, error) {
-	s, err := r.Status(ctx)
+func statusOf(ctx context.Context, k Reporter, r statusRequest) (Status, error) {
+	s, err := k.Status(ctx, r.Request)
 	if s.Services == nil {
 		s.Services = []Service{}
 	}
@@ -29,12 +29,12 @@ const maxStatusLine = 1 << 20
 
 // statuses answers STATUS with several applications: a line for each. An application
 // without a status gets no line; asking about it alone returns its error.
-func (f frame) statuses(ctx context.Context, r Request) error {
+func (f frame) statuses(ctx context.Context, r statusRequest) error {
 	out := json.NewEncoder(f.out)
-	for _, app := range append([]string{r.App}, r.More...) {
-		one := r
-		one.App, one.More = app, nil
-		session, err := f.o.Open(ctx, VerbStatus, one)
+	for _, app := range append([]string{r.App}, r.more...) {
+		one := statusRequest{Request: r.Request}
+		one.App = app
+		session, err := f.o.Open(ctx, VerbStatus, one.Request)
 		if err != nil {
 			return err // the others would get the same error
 		}
@@ -43,7 +43,7 @@ func (f frame) statuses(ctx context.Context, r Request) error {
 			_ = session.Close()
 			return Mark(errors.New("this sub-module cannot tell"), ErrUsage)
 		}
-		s, err := statusOf(reporter, ctx)
+		s, err := statusOf(ctx, reporter, one)
 		_ = session.Close()
 		switch {
 		case ctx.Err() != nil:

@@ -10,8 +10,6 @@ package submodules
 
 import (
 	"encoding/json"
-	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -202,85 +200,6 @@ type AnnouncedLayer struct {
 type Requirement struct {
 	Command string
 	Warning bool // missing is a warning; otherwise it is an error
-}
-
-// Request is one call. Both sides use it: the runner turns it into arguments
-// and environment, the frame turns those back. A verb looks only at its own
-// fields; see PROTOCOL.md.
-type Request struct {
-	App        string   // the application; every verb but REQS and PROTOCOL
-	More       []string // STATUS: further applications (FeatureStatuses)
-	URL        string   // component: SAVE, LOAD, DELETE; may end in @sha256:<hex>
-	Path       string   // content: SAVE, LOAD; "-" is Stdin or Stdout. REPAIR: a directory of contents, if any
-	CurrentURL string   // LOAD: the component a delta starts from, if known
-	Dir        string   // manifests: EXPORT_MANIFEST, CHECK, RENDER, VOLUMES, RUN, ROLLOUT, ROLLBACK, STOP, START; REPAIR: its own directory
-	Service    string   // LOGS: only this service, if it is set. RUN: the service
-	Words      []string // RUN: the command
-	FailedDir  string   // ROLLBACK: the manifests of the release that failed, if known
-
-	Options    []string          // words of OPTIONS
-	Components []Component       // the components of the release, if known
-	Platform   string            // platform of the metadata, such as linux/arm/v7
-	TempDir    string            // private temporary directory of this call
-	PurgeData  bool              // PURGE: also remove the application's data
-	LogLines   *int              // LOGS: how many lines of each instance; nil: DefaultLogLines
-	Recipients []string          // REQS with OptionSecrets: the age recipients of the secrets, if known
-	Disabled   []string          // services that are switched off (FeatureServices)
-	Overrides  []Override        // in the order in which they are applied (FeatureOverrides)
-	Values     map[string]string // values the manifests may use (FeatureValues)
-	CPUSet     *CPUSet           // the processors reserved for services (FeatureCPUSet)
-	OldVersion string            // RUN: version of the release that wrote the data
-	NewVersion string            // RUN: version of the release that runs the command
-	Env        map[string]string // from the metadata; names outside the allow-list are an error
-
-	// Downtimes gets the downtimes of ROLLOUT or ROLLBACK, even if it failed
-	// (FeatureDowntime); nil: they are dropped.
-	Downtimes func([]Downtime) `json:"-"`
-
-	Stdin  io.Reader `json:"-"` // LOAD with Path "-"
-	Stdout io.Writer `json:"-"` // SAVE with Path "-"
-
-	// Log takes one line without its newline. On the caller's side nil means
-	// Config.Log; on the sub-module's side it is set and writes to stderr.
-	// Several goroutines may call it at once.
-	Log func(line string) `json:"-"`
-}
-
-// Logf formats a line for Log; without Log it does nothing.
-func (r Request) Logf(format string, args ...any) {
-	if r.Log != nil {
-		r.Log(fmt.Sprintf(format, args...))
-	}
-}
-
-// HasOption reports whether word is among the options.
-func (r Request) HasOption(word string) bool {
-	for _, o := range r.Options {
-		if o == word {
-			return true
-		}
-	}
-	return false
-}
-
-// Component returns the release's component with exactly this URL. If there is none
-// and url ends in @sha256:<hex>, it returns the component with the URL before the @.
-func (r Request) Component(url string) (Component, bool) {
-	for _, c := range r.Components {
-		if c.URL == url {
-			return c, true
-		}
-	}
-	ref, want := SplitURL(url)
-	if want == "" {
-		return Component{}, false
-	}
-	for _, c := range r.Components {
-		if c.URL == ref && c.Digest == want {
-			return c, true
-		}
-	}
-	return Component{}, false
 }
 
 // SplitURL splits url@sha256:<hex> into the part before the @ and the digest;

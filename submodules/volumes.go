@@ -13,12 +13,12 @@ type Volume struct {
 // VolumeLister is a Session with the feature data/1.
 type VolumeLister interface {
 	// Volumes lists the volumes of the manifests in the directory of the request.
-	Volumes(ctx context.Context) ([]Volume, error)
+	Volumes(ctx context.Context, r VolumesRequest) ([]Volume, error)
 }
 
 // volumes returns the volumes, never nil.
-func volumes(l VolumeLister, ctx context.Context) ([]Volume, error) {
-	list, err := l.Volumes(ctx)
+func volumes(ctx context.Context, l VolumeLister, r VolumesRequest) ([]Volume, error) {
+	list, err := l.Volumes(ctx, r)
 	if list == nil {
 		list = []Volume{}
 	}

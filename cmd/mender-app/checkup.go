@@ -155,7 +155,7 @@ func (c *checkup) submodule(m submodules.Client, missing string) []string {
 	}
 	e, err := m.Engine(c.ctx, submodules.Request{})
 	if err == nil {
-		_, err = m.Reqs(c.ctx, submodules.Request{})
+		_, err = m.Reqs(c.ctx, submodules.ReqsRequest{})
 	}
 	if err != nil {
 		do := correctIt

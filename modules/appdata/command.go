@@ -17,13 +17,12 @@ type Command struct {
 	Probe    string // the manifests, if it is only asked whether it could run
 }
 
-// Fill makes a request the call for the command.
-func (c Command) Fill(req submodules.Request) submodules.Request {
-	req.Service, req.Words, req.OldVersion, req.NewVersion = c.Service, c.Command, c.Old, c.New
+// Request returns the call of RUN for the command.
+func (c Command) Request(about submodules.Request) submodules.RunRequest {
 	if c.Probe != "" {
-		req.Dir, req.Options = c.Probe, []string{submodules.OptionProbe}
+		about.Dir = c.Probe
 	}
-	return req
+	return submodules.RunRequest{Request: about, Service: c.Service, Words: c.Command, OldVersion: c.Old, NewVersion: c.New, Probe: c.Probe != ""}
 }
 
 func (k *Keeper) command(m policy.Migrate) Command {

@@ -297,9 +297,7 @@ func (e *Engine) revert(ctx context.Context, a *store.App) error {
 			return err
 		}
 	}
-	req := t.request()
-	req.FailedDir = a.ReleaseManifests(d.To)
-	err = t.client().Rollback(ctx, req)
+	err = t.client().Rollback(ctx, submodules.RollbackRequest{Request: t.request(), FailedDir: a.ReleaseManifests(d.To)})
 	if err == nil {
 		err = t.ensureRunning(ctx)
 	}
@@ -337,13 +335,13 @@ func (e *Engine) revertFirst(ctx context.Context, a *store.App) error {
 	if err := a.Point(t.r.ID); err != nil {
 		return err
 	}
-	if err := t.client().Stop(ctx, t.request()); err != nil {
+	if err := t.client().Stop(ctx, submodules.StopRequest{Request: t.request()}); err != nil {
 		if ctx.Err() != nil {
 			return err
 		}
 		e.Log.Warn("stop", "app", a.Name, "error", err) // PURGE may still succeed
 	}
-	if err := t.purge(ctx, false, submodules.OptionFirst); err != nil {
+	if err := t.purge(ctx, submodules.PurgeRequest{First: true}); err != nil {
 		return err
 	}
 	if err := e.restoreNames(ctx, a, t.r, nil); err != nil {

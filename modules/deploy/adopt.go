@@ -32,8 +32,8 @@ func (e *Engine) adopt(ctx context.Context, h *header, before *target) error {
 		if c.Digest == "" || !t.info.Has(submodules.FeatureStage) || !t.info.Has(submodules.FeatureComponents) {
 			continue
 		}
-		req := t.only(c).request()
-		req.URL, req.Path, req.Options = c.URL, os.DevNull, []string{submodules.OptionStage} // it is present: nothing is read
+		// It is present: nothing is read.
+		req := submodules.LoadRequest{Request: t.only(c).request(), URL: c.URL, Path: os.DevNull, Stage: true}
 		if err := t.client().Load(ctx, req); err != nil {
 			e.Log.Warn("an image of the adopted application could not be tagged", "app", name, "component", c.URL, "error", err)
 		}

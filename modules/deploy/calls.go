@@ -58,9 +58,6 @@ func (t *target) request() submodules.Request {
 	req.Env, _ = environment(t.r.Env, t.info, t.e.AllowEnv)
 	if t.a != nil {
 		req.Dir, req.Components = t.a.ManifestsDir(), forSubmodule(t.r.Components)
-		if t.a.Deployment != nil && t.info.Has(submodules.FeatureDowntime) {
-			req.Downtimes = journal.Downtimes(t.a.Deployment)
-		}
 	}
 	a := t.stored()
 	if t.info.Has(submodules.FeatureServices) {
@@ -98,11 +95,17 @@ func (t *target) stored() *store.App {
 // directory of its own. If the engine does not answer, a call that waits is made again
 // until Engine.Patience has passed: a restarting engine comes back, and neither a commit
 // nor a rollback should fail for that. The preflight does not wait, and neither does a
-// call without the lock.
-func (t *target) client() submodules.Client { return submodules.Client{Caller: t, Name: t.sub.Name} }
+// call without the lock. Downtimes go into the journal.
+func (t *target) client() submodules.Client {
+	c := submodules.Client{Caller: t, Name: t.sub.Name}
+	if t.a != nil && t.a.Deployment != nil && t.info.Has(submodules.FeatureDowntime) {
+		c.Downtimes = journal.Downtimes(t.a.Deployment)
+	}
+	return c
+}
 
 // Call implements submodules.Caller, for client.
-func (t *target) Call(ctx context.Context, verb string, req submodules.Request) (reply []byte, err error) {
+func (t *target) Call(ctx context.Context, verb string, req submodules.AnyRequest) (reply []byte, err error) {
 	if t.a == nil || t.unlocked || !waits[verb] {
 		return t.callOnce(ctx, verb, req)
 	}
@@ -115,7 +118,7 @@ func (t *target) Call(ctx context.Context, verb string, req submodules.Request) 
 
 // callOnce is one attempt of a call. Under the lock it marks both sides of the call
 // with a fault point.
-func (t *target) callOnce(ctx context.Context, verb string, req submodules.Request) ([]byte, error) {
+func (t *target) callOnce(ctx context.Context, verb string, req submodules.AnyRequest) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.e.Deadline(verb, t.a == nil))
 	defer cancel()
 	if t.unlocked {
@@ -129,13 +132,14 @@ func (t *target) callOnce(ctx context.Context, verb string, req submodules.Reque
 		return nil, err
 	}
 	defer os.RemoveAll(tmp)
-	req.TempDir = tmp
+	about := req.Common()
+	about.TempDir = tmp
 	reply, err := t.sub.Call(ctx, verb, req)
 	if err != nil {
 		return reply, err
 	}
 	if t.a != nil && (verb == submodules.VerbStart || verb == submodules.VerbRollout || verb == submodules.VerbRollback) {
-		t.a.Applied, t.a.Values = settings.LayersFingerprint(req.Overrides), settings.ValuesFingerprint(req.Values)
+		t.a.Applied, t.a.Values = settings.LayersFingerprint(about.Overrides), settings.ValuesFingerprint(about.Values)
 		t.a.Deciding = false // the next write of the state keeps all three
 	}
 	return reply, durable.Point("called." + verb)

@@ -38,10 +38,10 @@ func (c *dataCalls) Volumes(ctx context.Context, id string, create bool) ([]subm
 	if err != nil {
 		return nil, err
 	}
-	req := t.request()
+	req := submodules.VolumesRequest{Request: t.request()}
 	req.Dir = c.a.ReleaseManifests(id)
 	if create {
-		req.Options = []string{submodules.OptionMake}
+		req.Make = true
 	}
 	return t.client().Volumes(ctx, req)
 }
@@ -51,9 +51,7 @@ func (c *dataCalls) Stop(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	req := t.request()
-	req.Options = []string{submodules.OptionRemove}
-	return t.client().Stop(ctx, req)
+	return t.client().Stop(ctx, submodules.StopRequest{Request: t.request(), Remove: true})
 }
 
 func (c *dataCalls) Start(ctx context.Context, id string) error {
@@ -69,7 +67,7 @@ func (c *dataCalls) Run(ctx context.Context, id string, command appdata.Command)
 	if err != nil {
 		return err
 	}
-	return t.client().Run(ctx, command.Fill(t.request()))
+	return t.client().Run(ctx, command.Request(t.request()))
 }
 
 func (c *dataCalls) RunMigrate(ctx context.Context, dir string) error {

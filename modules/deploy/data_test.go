@@ -141,11 +141,11 @@ func (d *dataWorld) is(t tb, want *release) {
 	}
 }
 
-func (w *world) Volumes(_ context.Context, r submodules.Request) ([]submodules.Volume, error) {
-	if err := w.enter("VOLUMES", r); err != nil || w.data == nil {
+func (w *world) Volumes(_ context.Context, r submodules.VolumesRequest) ([]submodules.Volume, error) {
+	if err := w.enter("VOLUMES", r.Request); err != nil || w.data == nil {
 		return nil, err
 	}
-	if r.HasOption(submodules.OptionMake) {
+	if r.Make {
 		if err := os.MkdirAll(w.data.dir, 0o755); err != nil {
 			return nil, err
 		}
@@ -158,8 +158,8 @@ func (w *world) Volumes(_ context.Context, r submodules.Request) ([]submodules.V
 }
 
 // Run is a migration that goes on when who asked for it is killed.
-func (w *world) Run(_ context.Context, r submodules.Request) error {
-	if err := w.enter("RUN", r); err != nil {
+func (w *world) Run(_ context.Context, r submodules.RunRequest) error {
+	if err := w.enter("RUN", r.Request); err != nil {
 		return err
 	}
 	next, err := os.ReadFile(filepath.Join(r.Dir, "compose.yaml"))
@@ -169,7 +169,7 @@ func (w *world) Run(_ context.Context, r submodules.Request) error {
 	if r.Service != "web" || len(r.Words) != 1 || r.Words[0] != "migrate" {
 		return fmt.Errorf("RUN of what: %s %q", r.Service, r.Words)
 	}
-	if r.HasOption(submodules.OptionProbe) {
+	if r.Probe {
 		return nil
 	}
 	if _, runs := w.running[r.App]; runs {

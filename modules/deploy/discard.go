@@ -125,8 +125,7 @@ func (e *Engine) deleteComponents(ctx context.Context, a *store.App, r *store.Re
 		if stays {
 			continue
 		}
-		req := t.request()
-		req.URL = c.URL
+		req := submodules.DeleteRequest{Request: t.request(), URL: c.URL}
 		// Name this component alone, because two components of a release may
 		// share a URL, and the names under which other releases need it.
 		req.Components = forSubmodule(append([]store.Component{c}, still...))

@@ -24,7 +24,7 @@ func (m *envModule) Describe(ctx context.Context) (submodules.Info, error) {
 	return info, err
 }
 
-func (m *envModule) Load(ctx context.Context, r submodules.Request) error {
+func (m *envModule) Load(ctx context.Context, r submodules.LoadRequest) error {
 	m.got = append(m.got, r.Env)
 	return m.world.Load(ctx, r)
 }

@@ -22,13 +22,14 @@ import (
 type printer struct{}
 
 // Call answers the verbs that an application without images needs.
-func (printer) Call(_ context.Context, verb string, r submodules.Request) ([]byte, error) {
+func (printer) Call(_ context.Context, verb string, r submodules.AnyRequest) ([]byte, error) {
 	switch verb {
 	case submodules.VerbProtocol:
 		return json.Marshal(submodules.Info{Protocol: submodules.Protocol, Name: "printer", Features: []string{submodules.FeatureSync}})
 	case submodules.VerbRollout:
-		text, err := os.ReadFile(filepath.Join(r.Dir, "compose.yaml"))
-		fmt.Printf("  rollout of %s: %s\n", r.App, text)
+		about := r.Common()
+		text, err := os.ReadFile(filepath.Join(about.Dir, "compose.yaml"))
+		fmt.Printf("  rollout of %s: %s\n", about.App, text)
 		return nil, err
 	case submodules.VerbHealthy:
 		return []byte("true\n"), nil

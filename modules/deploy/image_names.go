@@ -85,7 +85,5 @@ func (e *Engine) restoreName(ctx context.Context, a *store.App, r *store.Release
 		return err
 	}
 	e.Log.Info("restoring the name of an image", "app", a.Name, "component", c.URL)
-	req := t.only(c).request()
-	req.URL, req.Path = c.URL, os.DevNull
-	return t.client().Load(ctx, req)
+	return t.client().Load(ctx, submodules.LoadRequest{Request: t.only(c).request(), URL: c.URL, Path: os.DevNull})
 }

@@ -37,7 +37,7 @@ func (e *Engine) purgeLeft(ctx context.Context, name string, data, idle bool) er
 				continue
 			}
 		}
-		err = t.client().Purge(ctx, submodules.Request{App: name, PurgeData: data})
+		err = t.client().Purge(ctx, submodules.PurgeRequest{Request: submodules.Request{App: name}, Data: data})
 		if err != nil && !errors.Is(err, submodules.ErrRequirement) { // it cannot work here, so it has nothing
 			return err
 		}

@@ -81,7 +81,7 @@ func (e *Engine) Stop(ctx context.Context, name string) error {
 }
 
 func (t *target) stop(ctx context.Context) error {
-	return t.client().Stop(ctx, t.request())
+	return t.client().Stop(ctx, submodules.StopRequest{Request: t.request()})
 }
 
 // Start starts an application that is stopped or runs only in part. It returns
@@ -335,7 +335,7 @@ func (e *Engine) purgeCurrent(ctx context.Context, a *store.App) error {
 		}
 		e.Log.Warn("stop", "app", a.Name, "error", err) // PURGE may still succeed
 	}
-	if err := t.purge(ctx, a.Purge == purgeAll); err != nil {
+	if err := t.purge(ctx, submodules.PurgeRequest{Data: a.Purge == purgeAll}); err != nil {
 		return err
 	}
 	if err := e.restoreNames(ctx, a, t.r, nil); err != nil {
@@ -344,16 +344,15 @@ func (e *Engine) purgeCurrent(ctx context.Context, a *store.App) error {
 	return e.hooks().Try(ctx, hooks.OfCurrent(a, policy.HookPostPurge, hooks.OpPurge)) // while its file is still there
 }
 
-// purge removes everything that the application owns in the engine, and its data if that
-// is asked for.
-func (t *target) purge(ctx context.Context, data bool, options ...string) error {
+// purge removes everything that the application owns in the engine, and its data if req
+// says so.
+func (t *target) purge(ctx context.Context, req submodules.PurgeRequest) error {
 	if err := t.e.forgetLoaded(ctx, t.a); err != nil {
 		return err
 	}
-	req := t.request()
-	req.PurgeData, req.Options = data, options
+	req.Request = t.request()
 	if t.info.Protocol == "1.0" {
-		req.Dir, req.Options = "", nil // PURGE had no directory and no options then
+		req.Dir, req.First = "", false // PURGE had no directory and no options then
 	}
 	return t.client().Purge(ctx, req)
 }

@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"sync/atomic"
 
 	"github.com/mender-app/mender-app/artifact"
@@ -172,13 +171,13 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	if l.rebuilds(names[0], info.Kind) {
 		return l.rebuildAndLoad(ctx, info, names, content)
 	}
-	req := submodules.Request{CurrentURL: base, Path: "-", Stdin: content, Options: l.stage()}
+	req := submodules.LoadRequest{CurrentURL: base, Path: "-", Stdin: content, Stage: l.stages()}
 	switch info.Kind {
 	case artifact.KindFull:
 	case artifact.KindDelta:
-		req.Options = append(req.Options, submodules.OptionDelta)
+		req.Delta = true
 	case artifact.KindReferenceDeepDelta:
-		req.Options = append(req.Options, submodules.OptionDeepDelta)
+		req.DeepDelta = true
 	case artifact.KindReferenceDelta: // the sub-module knows it by its first bytes
 	default:
 		return fmt.Errorf("%w: unknown kind of image", artifact.ErrPayload)
@@ -202,21 +201,15 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 	return l.loadNames(ctx, names, info.Size, req)
 }
 
-// stage is the option that keeps what runs, for a sub-module that has it.
-func (l *loader) stage() []string {
-	if !l.info.Has(submodules.FeatureStage) {
-		return nil
-	}
-	return []string{submodules.OptionStage}
-}
+// stages reports whether LOAD can keep what runs.
+func (l *loader) stages() bool { return l.info.Has(submodules.FeatureStage) }
 
 // loadNames loads one image or file under each of its names.
-func (l *loader) loadNames(ctx context.Context, names []store.Component, size int64, req submodules.Request) error {
+func (l *loader) loadNames(ctx context.Context, names []store.Component, size int64, req submodules.LoadRequest) error {
 	for i, c := range names {
 		if i > 0 && l.info.Has(submodules.FeatureComponents) {
 			// It is present: nothing is read.
-			size, req.Path, req.Stdin, req.CurrentURL = 0, os.DevNull, nil, ""
-			req.Options = slices.DeleteFunc(req.Options, func(o string) bool { return o != submodules.OptionStage })
+			size, req = 0, submodules.LoadRequest{Path: os.DevNull, Stage: req.Stage}
 		}
 		if err := l.load(ctx, c, size, req); err != nil {
 			return err
@@ -226,12 +219,10 @@ func (l *loader) loadNames(ctx context.Context, names []store.Component, size in
 }
 
 // load loads one component.
-func (l *loader) load(ctx context.Context, c store.Component, size int64, req submodules.Request) error {
+func (l *loader) load(ctx context.Context, c store.Component, size int64, req submodules.LoadRequest) error {
 	l.e.Log.Info("loading", "app", l.a.Name, "component", c.URL, "bytes", size)
 	suspect := l.e.damaged().Has(l.r.Orchestrator, c)
-	if suspect {
-		req.Options = append(slices.Clone(req.Options), submodules.OptionDistrust)
-	}
+	req.Distrust = suspect
 	req.App, req.Platform = l.a.Name, l.r.Platform
 	req.Env, _ = environment(l.r.Env, l.info, l.e.AllowEnv)
 	req.URL, req.Components = c.URL, forSubmodule([]store.Component{c})
@@ -275,6 +266,6 @@ func (l *loader) projectImages(ctx context.Context, r io.Reader, tmp string, roo
 		if err := cmp.Or(ctx.Err(), l.a.PutRelease(l.r)); err != nil {
 			return err
 		}
-		return l.loadNames(ctx, names, i.Bytes, submodules.Request{Path: i.Path, Options: l.stage()})
+		return l.loadNames(ctx, names, i.Bytes, submodules.LoadRequest{Path: i.Path, Stage: l.stages()})
 	})
 }

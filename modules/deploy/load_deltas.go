@@ -73,7 +73,7 @@ func (l *loader) rebuildAndLoad(ctx context.Context, info artifact.ImageInfo, na
 	if err != nil {
 		return err
 	}
-	return l.loadNames(ctx, names, fi.Size(), submodules.Request{Path: path, Options: l.stage()})
+	return l.loadNames(ctx, names, fi.Size(), submodules.LoadRequest{Path: path, Stage: l.stages()})
 }
 
 // makeFile applies the delta patch of one file, or of an image archive as one file,
@@ -153,9 +153,7 @@ func (l *loader) copyOrSave(ctx context.Context, base artifact.Base, path string
 	if !ok {
 		was = store.Component{Type: unknownType, URL: base.URL, Digest: base.Digest}
 	}
-	req := l.only(was).request()
-	req.URL, req.Path = base.URL, path
-	err = l.client().Save(ctx, req)
+	err = l.client().Save(ctx, submodules.SaveRequest{Request: l.only(was).request(), URL: base.URL, Path: path})
 	if errors.Is(err, submodules.ErrNotFound) {
 		err = submodules.Mark(fmt.Errorf("the delta needs %s, which is not there: install the full artifact", base.URL), submodules.ErrBase)
 	}

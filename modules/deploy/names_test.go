@@ -59,7 +59,7 @@ type namesModule struct {
 	loads []string // URL, and the content where there was one
 }
 
-func (m *namesModule) Load(_ context.Context, r submodules.Request) error {
+func (m *namesModule) Load(_ context.Context, r submodules.LoadRequest) error {
 	in := r.Stdin
 	if r.Path != "-" {
 		f, err := os.Open(r.Path)

@@ -99,9 +99,7 @@ func (t *target) copyComponent(ctx context.Context, c store.Component) (there bo
 
 // save writes a component to a file.
 func (t *target) save(ctx context.Context, c store.Component, path string) error {
-	req := t.only(c).request()
-	req.URL, req.Path = c.URL, path
-	return t.client().Save(ctx, req)
+	return t.client().Save(ctx, submodules.SaveRequest{Request: t.only(c).request(), URL: c.URL, Path: path})
 }
 
 // copyForDownload is copyOverwritten for a download. It refuses the artifact if
@@ -132,8 +130,7 @@ func (t *target) loadCopies(ctx context.Context) error {
 			continue
 		}
 		t.e.Log.Info("loading the copy of an overwritten component", "app", t.app, "release", t.r.ID, "component", c.URL)
-		req := t.only(c).request()
-		req.URL, req.Path = c.URL, path
+		req := submodules.LoadRequest{Request: t.only(c).request(), URL: c.URL, Path: path}
 		if err := t.client().Load(ctx, req); err != nil {
 			return fmt.Errorf("load the copy of %s: %w", c.URL, err)
 		}

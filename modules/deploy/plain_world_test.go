@@ -103,7 +103,7 @@ func (w *world) put(url string, d digest.Digest) {
 	}
 }
 
-func (w *world) plainLoad(r submodules.Request) error {
+func (w *world) plainLoad(r submodules.LoadRequest) error {
 	data, err := os.ReadFile(r.Path)
 	if err != nil {
 		return err
@@ -122,8 +122,8 @@ func (w *world) plainLoad(r submodules.Request) error {
 	return nil
 }
 
-func (w *world) Save(_ context.Context, r submodules.Request) error {
-	if err := w.enter("SAVE", r); err != nil {
+func (w *world) Save(_ context.Context, r submodules.SaveRequest) error {
+	if err := w.enter("SAVE", r.Request, r.URL); err != nil {
 		return err
 	}
 	d := w.tags[r.URL]
@@ -143,7 +143,7 @@ func (w *world) Save(_ context.Context, r submodules.Request) error {
 	return os.WriteFile(r.Path, []byte(text), 0o644)
 }
 
-func (w *world) plainDelete(r submodules.Request) error {
+func (w *world) plainDelete(r submodules.DeleteRequest) error {
 	delete(w.tags, r.URL)
 	return nil
 }

@@ -125,12 +125,12 @@ func (p *preflight) warnOfEnv() {
 // checkRequirements makes sure that the device has the commands that the
 // sub-module needs, and a key for encrypted secrets.
 func (t *target) checkRequirements(ctx context.Context, m *artifact.Metadata) error {
-	req := t.request()
+	req := submodules.ReqsRequest{Request: t.request()}
 	if slices.Contains(m.Requires, artifact.FeatureSecrets) {
 		if !t.info.Has(submodules.FeatureSecrets) {
 			return unfit("the manifests have encrypted secrets, and sub-module %s cannot decrypt them: update it", t.r.Orchestrator)
 		}
-		req.Options, req.Recipients = []string{submodules.OptionSecrets}, m.Recipients
+		req.Secrets, req.Recipients = true, m.Recipients
 	}
 	reqs, err := t.client().Reqs(ctx, req)
 	if err != nil {

@@ -190,8 +190,8 @@ type oldModule struct {
 	loaded int
 }
 
-func (o *oldModule) Load(ctx context.Context, r submodules.Request) error {
-	if r.Path == "-" || len(r.Options) > 0 {
+func (o *oldModule) Load(ctx context.Context, r submodules.LoadRequest) error {
+	if r.Path == "-" || r.Stage || r.Delta || r.DeepDelta || r.Distrust {
 		return submodules.ErrUsage
 	}
 	f, err := os.Open(r.Path)
@@ -199,7 +199,7 @@ func (o *oldModule) Load(ctx context.Context, r submodules.Request) error {
 		return err
 	}
 	defer f.Close()
-	r.Stdin, r.Options = f, []string{submodules.OptionStage}
+	r.Stdin, r.Stage = f, true
 	o.loaded++
 	return o.world.Load(ctx, r)
 }

@@ -109,7 +109,7 @@ func (e *Engine) repair(ctx context.Context, a *store.App, bad []badComponent, s
 		return err
 	}
 	e.Log.Info("repairing", "app", a.Name)
-	err = e.doRepair(ctx, a, q, dir, source)
+	err = e.doRepair(ctx, a, q, dir, source, false)
 	if entries, rerr := os.ReadDir(dir); err != nil && rerr == nil && len(entries) == 1 {
 		// The sub-module has not changed anything yet.
 		return errors.Join(err, durable.RemoveAll(dir))
@@ -119,13 +119,12 @@ func (e *Engine) repair(ctx context.Context, a *store.App, bad []badComponent, s
 
 // doRepair calls the sub-module, starts the applications that the sub-module had
 // to stop, and closes the repair. source is "" for a repair that is resumed.
-func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairRequest, dir, source string, options ...string) error {
+func (e *Engine) doRepair(ctx context.Context, a *store.App, q *repairRequest, dir, source string, finish bool) error {
 	t, err := e.target(ctx, a, q.Release)
 	if err != nil {
 		return err
 	}
-	req := t.only(q.Components...).request()
-	req.Dir, req.Path, req.Options = dir, source, options
+	req := submodules.RepairRequest{Request: t.only(q.Components...).request(), Work: dir, Source: source, Finish: finish}
 	apps, err := t.client().Repair(ctx, req)
 	if err != nil {
 		e.putBack(ctx, q, dir)
@@ -270,5 +269,5 @@ func (e *Engine) finishRepair(ctx context.Context, name, dir string) error {
 		q.Release = a.Current
 	}
 	e.Log.Info("resuming a repair that was interrupted", "app", name)
-	return e.doRepair(ctx, a, q, dir, "", submodules.OptionFinish)
+	return e.doRepair(ctx, a, q, dir, "", true)
 }

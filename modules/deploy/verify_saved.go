@@ -20,9 +20,7 @@ func (t *target) verifySaved(ctx context.Context, c store.Component) (problems [
 	}
 	defer os.RemoveAll(tmp)
 	path := filepath.Join(tmp, "component")
-	req := t.only(c).request()
-	req.URL, req.Path = c.URL, path
-	err = t.client().Save(ctx, req)
+	err = t.client().Save(ctx, submodules.SaveRequest{Request: t.only(c).request(), URL: c.URL, Path: path})
 	if errors.Is(err, submodules.ErrNotFound) {
 		return []string{c.URL + ": it is missing"}, nil
 	}

@@ -45,8 +45,9 @@ type world struct {
 	// plain: the sub-module has no features; texts is the content of a digest.
 	plain bool
 	texts map[digest.Digest]string
-	clock time.Time  // for downtimes
-	data  *dataWorld // what applications store; nil: nothing
+	clock time.Time           // for downtimes
+	down  submodules.Downtime // of the last ROLLOUT or ROLLBACK
+	data  *dataWorld          // what applications store; nil: nothing
 	// stuck makes LOAD or ROLLOUT call a function and then work until the call is stopped.
 	stuck map[string]func() error
 	read  int // LOADs that read content
@@ -72,8 +73,8 @@ func newWorld() *world {
 	}
 }
 
-func (w *world) enter(verb string, r submodules.Request) error {
-	w.calls = append(w.calls, strings.TrimSpace(verb+" "+r.App+" "+r.URL))
+func (w *world) enter(verb string, r submodules.Request, url ...string) error {
+	w.calls = append(w.calls, strings.Join(append(strings.Fields(verb+" "+r.App), url...), " "))
 	if w.away > 0 {
 		w.away--
 		return &submodules.CallError{Module: "fake", Verb: verb, Code: submodules.CodeRequirement, LastLine: "no engine"}
@@ -115,11 +116,11 @@ func (w *world) Describe(context.Context) (submodules.Info, error) {
 	return submodules.Info{Protocol: submodules.Protocol, Name: "fake", Features: w.features}, nil
 }
 
-func (w *world) Load(ctx context.Context, r submodules.Request) error {
+func (w *world) Load(ctx context.Context, r submodules.LoadRequest) error {
 	if err := w.sticks(ctx, "LOAD"); err != nil {
 		return err
 	}
-	if err := w.enter("LOAD", r); err != nil {
+	if err := w.enter("LOAD", r.Request, r.URL); err != nil {
 		return err
 	}
 	if w.plain {
@@ -129,7 +130,7 @@ func (w *world) Load(ctx context.Context, r submodules.Request) error {
 		return errors.New("LOAD of what?")
 	}
 	c := r.Components[0]
-	if !r.HasOption(submodules.OptionStage) {
+	if !r.Stage {
 		// Of what is present, to name it again.
 		if r.Path != os.DevNull || c.URL != r.URL || w.content[c.Digest] == "" || !w.refs[r.App][c.Digest] {
 			return errors.New("LOAD of what, and how?")
@@ -140,7 +141,7 @@ func (w *world) Load(ctx context.Context, r submodules.Request) error {
 	if w.refs[r.App] == nil {
 		w.refs[r.App] = map[digest.Digest]bool{}
 	}
-	if w.content[c.Digest] == "hollow" && !w.trusting && r.HasOption(submodules.OptionDistrust) {
+	if w.content[c.Digest] == "hollow" && !w.trusting && r.Distrust {
 		if w.image(c.Digest) {
 			return submodules.Mark(errors.New("hollow, and in use"), submodules.ErrContent)
 		}
@@ -207,8 +208,8 @@ func (w *world) image(d digest.Digest) bool {
 	return false
 }
 
-func (w *world) Delete(_ context.Context, r submodules.Request) error {
-	if err := w.enter("DELETE", r); err != nil {
+func (w *world) Delete(_ context.Context, r submodules.DeleteRequest) error {
+	if err := w.enter("DELETE", r.Request, r.URL); err != nil {
 		return err
 	}
 	if w.plain {
@@ -308,26 +309,28 @@ func (w *world) sticks(ctx context.Context, verb string) error {
 	return ctx.Err()
 }
 
-func (w *world) Rollback(_ context.Context, r submodules.Request) error {
-	return w.timed("ROLLBACK", r)
+func (w *world) Rollback(_ context.Context, r submodules.RollbackRequest) error {
+	return w.timed("ROLLBACK", r.Request)
 }
 
 // timed says that web went down in the call, and was ready a second later.
 func (w *world) timed(verb string, r submodules.Request) error {
 	err := w.up(verb, r)
-	if r.Downtimes != nil {
-		d := submodules.Downtime{Service: "web", Down: w.clock}
-		w.clock = w.clock.Add(time.Second)
-		if err == nil {
-			d.Up = w.clock
-		}
-		r.Downtimes([]submodules.Downtime{d})
+	w.down = submodules.Downtime{Service: "web", Down: w.clock}
+	w.clock = w.clock.Add(time.Second)
+	if err == nil {
+		w.down.Up = w.clock
 	}
 	return err
 }
 
-func (w *world) Purge(_ context.Context, r submodules.Request) error {
-	if err := w.enter("PURGE", r); err != nil {
+// Downtimes implements submodules.Timekeeper.
+func (w *world) Downtimes(context.Context, bool) []submodules.Downtime {
+	return []submodules.Downtime{w.down}
+}
+
+func (w *world) Purge(_ context.Context, r submodules.PurgeRequest) error {
+	if err := w.enter("PURGE", r.Request); err != nil {
 		return err
 	}
 	delete(w.running, r.App)
@@ -353,8 +356,8 @@ func (w *world) Status(_ context.Context, r submodules.Request) (s submodules.St
 	return s, nil
 }
 
-func (w *world) Stop(_ context.Context, r submodules.Request) error {
-	if err := w.enter("STOP", r); err != nil {
+func (w *world) Stop(_ context.Context, r submodules.StopRequest) error {
+	if err := w.enter("STOP", r.Request); err != nil {
 		return err
 	}
 	if err := w.data.ends(); err != nil {
@@ -366,7 +369,7 @@ func (w *world) Stop(_ context.Context, r submodules.Request) error {
 		if err := durable.Point("inside.STOP"); err != nil {
 			return err
 		}
-		if r.HasOption(submodules.OptionRemove) {
+		if r.Remove {
 			delete(w.running, r.App)
 		}
 	}
@@ -394,8 +397,11 @@ func (w *world) Healthy(_ context.Context, r submodules.Request) (bool, error) {
 
 func (w *world) Restore(_ context.Context, r submodules.Request) error { return w.enter("RESTORE", r) }
 
-func (w *world) Reqs(_ context.Context, r submodules.Request) ([]submodules.Requirement, error) {
-	w.reqs = append(r.Options, r.Recipients...)
+func (w *world) Reqs(_ context.Context, r submodules.ReqsRequest) ([]submodules.Requirement, error) {
+	w.reqs = r.Recipients
+	if r.Secrets {
+		w.reqs = append([]string{submodules.OptionSecrets}, r.Recipients...)
+	}
 	return []submodules.Requirement{{Command: "sh"}, {Command: "no-such-command-at-all", Warning: true}}, nil
 }
 
@@ -423,29 +429,29 @@ func (w *world) Sync(_ context.Context, r submodules.Request) error {
 	return nil
 }
 
-// Repair keeps its plan in r.Dir, as PROTOCOL.md wants it.
-func (w *world) Repair(_ context.Context, r submodules.Request) (apps []string, err error) {
-	if err := w.enter("REPAIR", r); err != nil {
+// Repair keeps its plan in r.Work, as PROTOCOL.md wants it.
+func (w *world) Repair(_ context.Context, r submodules.RepairRequest) (apps []string, err error) {
+	if err := w.enter("REPAIR", r.Request); err != nil {
 		return nil, err
 	}
-	plan := filepath.Join(r.Dir, "plan")
+	plan := filepath.Join(r.Work, "plan")
 	var bad []string
 	if data, err := os.ReadFile(plan); err == nil {
 		bad = strings.Fields(string(data))
-	} else if r.HasOption(submodules.OptionFinish) {
+	} else if r.Finish {
 		return nil, nil
 	} else {
 		have := map[digest.Digest]bool{}
 		var files []string
-		if r.Path != "" {
-			files, _ = filepath.Glob(filepath.Join(r.Path, "*"))
+		if r.Source != "" {
+			files, _ = filepath.Glob(filepath.Join(r.Source, "*"))
 		}
 		for _, file := range files {
 			data, err := os.ReadFile(file)
 			if err != nil {
 				return nil, err
 			}
-			have[digestOf("", strings.TrimPrefix(string(data), "image "))] = r.Path != ""
+			have[digestOf("", strings.TrimPrefix(string(data), "image "))] = r.Source != ""
 		}
 		for _, c := range r.Components {
 			if s := w.content[c.Digest]; s != "" && s != "hollow" {

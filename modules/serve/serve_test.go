@@ -64,8 +64,8 @@ func (m *module) Statuses(ctx context.Context, r submodules.Request, apps []stri
 }
 func (m *module) Render(context.Context, submodules.Request) ([]byte, error) { return nil, nil }
 
-func (m *module) Logs(_ context.Context, r submodules.Request, each func(submodules.LogLine) error) error {
-	for i := range *r.LogLines {
+func (m *module) Logs(_ context.Context, r submodules.LogsRequest, each func(submodules.LogLine) error) error {
+	for i := range *r.Lines {
 		if err := each(submodules.LogLine{Service: "web", Instance: "shop-web-1", At: time.Unix(int64(i), 0).UTC(), Stream: "stdout", Text: strings.Repeat("x", 10<<10)}); err != nil {
 			return err
 		}

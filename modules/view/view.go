@@ -161,7 +161,7 @@ type Submodule interface {
 	Healthy(ctx context.Context, r submodules.Request) (bool, error)
 	Status(ctx context.Context, r submodules.Request) (submodules.Status, error)
 	Statuses(ctx context.Context, r submodules.Request, apps []string, each func(app string, s submodules.Status)) error
-	Logs(ctx context.Context, r submodules.Request, each func(submodules.LogLine) error) error
+	Logs(ctx context.Context, r submodules.LogsRequest, each func(submodules.LogLine) error) error
 	Render(ctx context.Context, r submodules.Request) ([]byte, error)
 }
 
@@ -245,11 +245,7 @@ func (v *Viewer) Logs(ctx context.Context, a *Application, service string, lines
 		err := fmt.Errorf("the sub-module %s does not have the feature %s: ask its orchestrator for the logs", m.info.Name, submodules.FeatureLogs)
 		return submodules.Mark(err, submodules.ErrRequirement)
 	}
-	req.Service, req.LogLines = service, &lines
-	if follow {
-		req.Options = []string{submodules.OptionFollow}
-	}
-	return m.Logs(ctx, req, each)
+	return m.Logs(ctx, submodules.LogsRequest{Request: req, Service: service, Lines: &lines, Follow: follow}, each)
 }
 
 // Overrides returns the layers that change the manifests of the running release, in

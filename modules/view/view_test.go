@@ -61,6 +61,7 @@ func TestRead(t *testing.T) {
 type answers struct {
 	features []string
 	req      submodules.Request
+	logs     submodules.LogsRequest
 	alive    bool
 
 	together [][]string // the applications of each call of Statuses
@@ -94,8 +95,8 @@ func (m *answers) Statuses(_ context.Context, r submodules.Request, apps []strin
 
 func (m *answers) Render(context.Context, submodules.Request) ([]byte, error) { return nil, nil }
 
-func (m *answers) Logs(_ context.Context, r submodules.Request, each func(submodules.LogLine) error) error {
-	m.req = r
+func (m *answers) Logs(_ context.Context, r submodules.LogsRequest, each func(submodules.LogLine) error) error {
+	m.logs = r
 	return each(submodules.LogLine{Service: "web", Text: "hello"})
 }
 
@@ -137,9 +138,9 @@ func TestLogs(t *testing.T) {
 	m.features = []string{submodules.FeatureLogs}
 	require.NoError(t, logs())
 	require.Equal(t, "hello", said)
-	require.Equal(t, "web", m.req.Service)
-	require.Equal(t, 7, *m.req.LogLines)
-	require.True(t, m.req.HasOption(submodules.OptionFollow))
+	require.Equal(t, "web", m.logs.Service)
+	require.Equal(t, 7, *m.logs.Lines)
+	require.True(t, m.logs.Follow)
 }
 
 // Applications that are asked for in the same way are asked for together, at most

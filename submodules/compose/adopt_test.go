@@ -53,7 +53,7 @@ func TestAdoption(t *testing.T) {
 	require.ErrorIs(t, err, submodules.ErrContent)
 	require.ErrorContains(t, err, filepath.Join(b.store, b.app, "manifests"))
 
-	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: submodules.Request{App: b.app}}))
 	require.Equal(t, web.ID, a.one("web-"+a.app).ID)
-	require.NoError(t, a.mod.Purge(t.Context(), submodules.Request{App: a.app}))
+	require.NoError(t, a.mod.Purge(t.Context(), submodules.PurgeRequest{Request: submodules.Request{App: a.app}}))
 }

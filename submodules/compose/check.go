@@ -20,7 +20,7 @@ import (
 // Check implements submodules.Checker. It makes the checks of prepare, with the
 // components of the request in the place of loaded images, and compares each service
 // with what runs.
-func (s *session) Check(ctx context.Context) (submodules.Changes, error) {
+func (s *session) Check(ctx context.Context, _ submodules.Request) (submodules.Changes, error) {
 	var none submodules.Changes
 	// The directory may be any: an application's containers run from another one.
 	pl, err := s.read(ctx, func(_ string, all []container.Summary) []container.Summary { return s.owned(all) })

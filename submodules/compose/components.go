@@ -17,8 +17,7 @@ import (
 )
 
 // Load implements submodules.Session.
-func (s *session) Load(ctx context.Context) error {
-	r := s.req
+func (s *session) Load(ctx context.Context, r submodules.LoadRequest) error {
 	q, err := imagestore.NewLoadRequest(r)
 	if err != nil {
 		return err
@@ -34,23 +33,22 @@ func (s *session) Load(ctx context.Context) error {
 	return imagestore.LoadFile(ctx, s.engine.Store(r.TempDir), q, r.Path, r.Stdin)
 }
 
-// resolve finds the image that the request's URL means: by identity where one is
+// resolve finds the image that a URL of a request means: by identity where one is
 // known.
-func (s *session) resolve(ctx context.Context) (docker.Image, error) {
-	want, err := imagestore.Wanted(s.req)
+func (s *session) resolve(ctx context.Context, url string) (docker.Image, error) {
+	want, err := imagestore.Wanted(s.req, url)
 	if err != nil {
 		return docker.Image{}, err
 	}
 	if want.Config != "" {
-		return s.engine.Find(ctx, s.req.App, want, s.req.URL)
+		return s.engine.Find(ctx, s.req.App, want, url)
 	}
-	return s.engine.Inspect(ctx, s.req.URL)
+	return s.engine.Inspect(ctx, url)
 }
 
 // Save implements submodules.Session.
-func (s *session) Save(ctx context.Context) error {
-	r := s.req
-	img, err := s.resolve(ctx)
+func (s *session) Save(ctx context.Context, r submodules.SaveRequest) error {
+	img, err := s.resolve(ctx, r.URL)
 	if err != nil {
 		return err
 	}
@@ -66,7 +64,7 @@ type additional struct {
 
 // List implements submodules.Session: the images with the application's
 // own reference, and those its containers were made from.
-func (s *session) List(ctx context.Context) ([]submodules.Component, error) {
+func (s *session) List(ctx context.Context, _ submodules.Request) ([]submodules.Component, error) {
 	images, err := s.engine.Own(ctx, s.req.App)
 	if err != nil {
 		return nil, err
@@ -159,9 +157,8 @@ func (s *session) urls(img docker.Image, containers []string) []string {
 }
 
 // Delete implements submodules.Session.
-func (s *session) Delete(ctx context.Context) error {
-	r := s.req
-	img, err := s.resolve(ctx)
+func (s *session) Delete(ctx context.Context, r submodules.DeleteRequest) error {
+	img, err := s.resolve(ctx, r.URL)
 	if errors.Is(err, submodules.ErrNotFound) {
 		// A power cut can leave a name in the containerd store without the image.
 		// Our own name for it is of no use to anybody.
@@ -201,7 +198,7 @@ func (s *session) delete(ctx context.Context, img docker.Image, tags ...string) 
 }
 
 // Verify implements submodules.Session.
-func (s *session) Verify(ctx context.Context) ([]string, error) {
+func (s *session) Verify(ctx context.Context, _ submodules.Request) ([]string, error) {
 	var bad []string
 	for _, c := range s.req.Components {
 		if c.Type != "image" || c.Digest == "" {
@@ -231,4 +228,4 @@ func (s *session) Verify(ctx context.Context) ([]string, error) {
 }
 
 // Sync implements submodules.Session.
-func (s *session) Sync(ctx context.Context) error { return s.engine.Sync(ctx) }
+func (s *session) Sync(ctx context.Context, _ submodules.Request) error { return s.engine.Sync(ctx) }

@@ -100,22 +100,22 @@ func (s *session) Close() error {
 // Reqs implements submodules.Session. It also makes sure that the engine
 // answers and that a Compose is there which will do: an update that would fail
 // for the want of them is refused before anything is loaded.
-func (s *session) Reqs(ctx context.Context) ([]submodules.Requirement, error) {
+func (s *session) Reqs(ctx context.Context, r submodules.ReqsRequest) ([]submodules.Requirement, error) {
 	needed := []submodules.Requirement{{Command: s.set.docker[0]}}
 	if err := s.connect(ctx); err != nil {
 		return needed, err
 	}
-	if _, err := s.findCompose(ctx); err != nil || !s.req.HasOption(submodules.OptionSecrets) {
+	if _, err := s.findCompose(ctx); err != nil || !r.Secrets {
 		return needed, err
 	}
-	return needed, submodules.Mark(s.set.secrets.Check(ctx, s.req.Recipients), submodules.ErrRequirement)
+	return needed, submodules.Mark(s.set.secrets.Check(ctx, r.Recipients), submodules.ErrRequirement)
 }
 
 // Rollback implements submodules.Session. To bring a release back is to bring it
 // up: what only the failed one had are orphans then.
-func (s *session) Rollback(ctx context.Context) error {
+func (s *session) Rollback(ctx context.Context, _ submodules.RollbackRequest) error {
 	s.back, s.mustStart = true, true
-	return s.Rollout(ctx)
+	return s.rollout(ctx)
 }
 
 // directory returns the project directory as Compose will record it: absolute, with

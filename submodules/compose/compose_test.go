@@ -62,12 +62,12 @@ func TestLife(t *testing.T) {
 	require.Equal(t, sidecar.Created, b.one("side").Created)
 
 	// Stop, start.
-	require.NoError(t, b.mod.Stop(ctx, req))
+	require.NoError(t, b.mod.Stop(ctx, submodules.StopRequest{Request: req}))
 	require.Equal(t, "exited", string(b.one("web").State))
 	ok, err = b.mod.Alive(ctx, submodules.Request{App: b.app})
 	require.NoError(t, err)
 	require.False(t, ok)
-	require.NoError(t, b.mod.Stop(ctx, req))
+	require.NoError(t, b.mod.Stop(ctx, submodules.StopRequest{Request: req}))
 	require.NoError(t, b.mod.Start(ctx, req))
 	require.Equal(t, "running", string(b.one("web").State))
 
@@ -79,12 +79,12 @@ func TestLife(t *testing.T) {
 	require.Contains(t, string(got), "more")
 
 	// Purge.
-	require.NoError(t, b.mod.Purge(ctx, submodules.Request{App: b.app}))
+	require.NoError(t, b.mod.Purge(ctx, submodules.PurgeRequest{Request: submodules.Request{App: b.app}}))
 	require.Empty(t, b.service("web"))
 	require.Empty(t, b.service("side"))
 	list, err = b.mod.List(ctx, submodules.Request{App: b.app})
 	require.NoError(t, err)
 	require.Empty(t, list)
 	require.Nil(t, b.tags(b.app+":1"))
-	require.NoError(t, b.mod.Purge(ctx, submodules.Request{App: b.app}))
+	require.NoError(t, b.mod.Purge(ctx, submodules.PurgeRequest{Request: submodules.Request{App: b.app}}))
 }

@@ -95,8 +95,8 @@ func TestLoadEndsHalfway(t *testing.T) {
 	img, comp := b.image("1")
 	content, err := os.ReadFile(b.archive(img, "x:1"))
 	require.NoError(t, err)
-	request := func(r io.Reader) submodules.Request {
-		return submodules.Request{App: b.app, URL: comp.URL, Path: "-", Stdin: r, Components: []submodules.Component{comp}, Options: []string{"stage"}}
+	request := func(r io.Reader) submodules.LoadRequest {
+		return submodules.LoadRequest{Request: submodules.Request{App: b.app, Components: []submodules.Component{comp}}, URL: comp.URL, Path: "-", Stdin: r, Stage: true}
 	}
 	nothing := func() {
 		t.Helper()
@@ -152,7 +152,7 @@ func TestRolloutKilled(t *testing.T) {
 			require.NotEqual(t, old, b.one("web").ImageID)
 		}
 		b.release("1", nil)
-		require.NoError(t, b.mod.Rollback(t.Context(), one))
+		require.NoError(t, b.mod.Rollback(t.Context(), submodules.RollbackRequest{Request: one}))
 		require.Equal(t, old, b.one("web").ImageID)
 		require.Equal(t, "running", string(b.one("web").State))
 		require.Equal(t, old, b.id(b.app+":1"))

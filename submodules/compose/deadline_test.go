@@ -81,7 +81,7 @@ func TestDeadlineFollowsTheImage(t *testing.T) {
 	require.NoError(t, err)
 	_, comp := b.image("1")
 	comp.Digest = digest.Digest(config.String())
-	require.NoError(t, b.mod.Load(t.Context(), submodules.Request{App: b.app, URL: comp.URL, Path: b.archive(img, b.app+"-other:9"), Options: []string{"stage"}, Components: []submodules.Component{comp}}))
+	require.NoError(t, b.mod.Load(t.Context(), submodules.LoadRequest{Request: submodules.Request{App: b.app, Components: []submodules.Component{comp}}, URL: comp.URL, Path: b.archive(img, b.app+"-other:9"), Stage: true}))
 	req := submodules.Request{App: b.app, Dir: b.release("1", compose(b.app, "")), Components: []submodules.Component{comp}}
 
 	const late = "warning: service web is checked for the first time 21s after its start, and HEALTH_DEADLINE in mender-app-docker-compose.conf gives the release 20s to become healthy"

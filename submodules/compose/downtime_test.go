@@ -22,12 +22,12 @@ func TestDowntime(t *testing.T) {
 	var down map[string]submodules.Downtime
 	request := func(id, value, more string, c submodules.Component) submodules.Request {
 		down = map[string]submodules.Downtime{}
-		return submodules.Request{App: b.app, Dir: b.release(id, files(value, more)), Components: []submodules.Component{c},
-			Downtimes: func(list []submodules.Downtime) {
-				for _, d := range list {
-					down[d.Service] = d
-				}
-			}}
+		return submodules.Request{App: b.app, Dir: b.release(id, files(value, more)), Components: []submodules.Component{c}}
+	}
+	b.mod.Downtimes = func(list []submodules.Downtime) {
+		for _, d := range list {
+			down[d.Service] = d
+		}
 	}
 	started := func(service string) time.Time {
 		full, err := b.cli.ContainerInspect(t.Context(), b.one(service).ID)
@@ -58,6 +58,6 @@ func TestDowntime(t *testing.T) {
 	require.False(t, down["web"].Down.IsZero())
 	require.True(t, down["web"].Up.IsZero())
 	require.Equal(t, started("stock"), down["stock"].Up)
-	require.NoError(t, b.mod.Rollback(t.Context(), request("2", "b", healthy, v1)))
+	require.NoError(t, b.mod.Rollback(t.Context(), submodules.RollbackRequest{Request: request("2", "b", healthy, v1)}))
 	require.True(t, down["web"].Up.After(started("web")))
 }

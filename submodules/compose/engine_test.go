@@ -246,9 +246,7 @@ func (b *bench) release(id string, files map[string]string) string {
 func (b *bench) load(version string) submodules.Component {
 	b.Helper()
 	img, comp := b.image(version)
-	require.NoError(b, b.mod.Load(b.Context(), submodules.Request{
-		App: b.app, URL: comp.URL, Path: b.archive(img, b.app+"-other:9"), Options: []string{"stage"}, Components: []submodules.Component{comp},
-	}))
+	require.NoError(b, b.mod.Load(b.Context(), submodules.LoadRequest{Request: submodules.Request{App: b.app, Components: []submodules.Component{comp}}, URL: comp.URL, Path: b.archive(img, b.app+"-other:9"), Stage: true}))
 	return comp
 }
 

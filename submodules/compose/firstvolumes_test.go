@@ -45,9 +45,9 @@ func TestFailedFirstReleaseLeavesNothing(t *testing.T) {
 			nets, volumes := len(b.networks()), b.volumes()
 
 			require.ErrorContains(t, b.mod.Rollout(t.Context(), req), c.want)
-			_ = b.mod.Stop(t.Context(), req)
-			purge := submodules.Request{App: b.app, Dir: req.Dir, Components: req.Components, Options: []string{submodules.OptionFirst}}
-			require.NoError(t, b.mod.Purge(t.Context(), purge))
+			_ = b.mod.Stop(t.Context(), submodules.StopRequest{Request: req})
+			purge := submodules.Request{App: b.app, Dir: req.Dir, Components: req.Components}
+			require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: purge, First: true}))
 
 			require.Empty(t, b.service("web"))
 			require.Len(t, b.networks(), nets)
@@ -73,8 +73,7 @@ func TestVolumesOfAGoodFirstReleaseStay(t *testing.T) {
 	require.NoError(t, b.mod.Rollout(t.Context(), req))
 	require.NoFileExists(t, filepath.Join(b.store, b.app, madeName), "another release: the volume holds data now")
 	require.NoError(t, os.WriteFile(filepath.Join(b.store, b.app, madeName), []byte("{\"release\":\"/elsewhere\",\"volumes\":[\""+b.app+"_made\"]}"), 0o600))
-	req.Options = []string{submodules.OptionFirst}
-	require.NoError(t, b.mod.Purge(t.Context(), req))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: req, First: true}))
 	require.Contains(t, b.volumes(), b.app+"_made")
 }
 
@@ -84,7 +83,7 @@ func TestPurgeOfWhatIsLeft(t *testing.T) {
 	b := newBench(t)
 	v1 := b.load("1")
 	b.docker("network", "create", "--label", labelProject+"="+b.app, "--label", labelNetwork+"=default", b.app+"_default")
-	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: submodules.Request{App: b.app}}))
 	require.Empty(t, b.networks())
 	require.Empty(t, b.tags(imagestore.OwnRef(b.app, v1.Digest)))
 }

@@ -249,10 +249,14 @@ func (s *session) lastWords(ctx context.Context, f finding) string {
 }
 
 // Alive implements submodules.Session: it reports whether everything the application should run is running.
-func (s *session) Alive(ctx context.Context) (bool, error) { return s.ask(ctx, s.dead) }
+func (s *session) Alive(ctx context.Context, _ submodules.Request) (bool, error) {
+	return s.ask(ctx, s.dead)
+}
 
 // Healthy implements submodules.Session: it reports whether it is alive, healthy, and has not restarted lately.
-func (s *session) Healthy(ctx context.Context) (bool, error) { return s.ask(ctx, s.sick) }
+func (s *session) Healthy(ctx context.Context, _ submodules.Request) (bool, error) {
+	return s.ask(ctx, s.sick)
+}
 
 // ask looks at the application, and logs why an answer is no.
 func (s *session) ask(ctx context.Context, wrong verdict) (bool, error) {

@@ -23,7 +23,7 @@ func (s *session) blame(ctx context.Context, c *command, dir, existing string, s
 }
 
 // Render implements submodules.Renderer.
-func (s *session) Render(ctx context.Context) ([]byte, error) {
+func (s *session) Render(ctx context.Context, _ submodules.Request) ([]byte, error) {
 	pl, err := s.read(ctx, func(_ string, all []container.Summary) []container.Summary { return s.owned(all) })
 	if err != nil {
 		return nil, err

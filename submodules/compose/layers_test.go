@@ -94,6 +94,6 @@ func TestOverridesOnTheEngine(t *testing.T) {
 		require.ErrorContains(t, err, "with the overrides")
 	}
 	require.Equal(t, after, b.ids(), "nothing was touched")
-	require.NoError(t, b.mod.Rollback(t.Context(), request(unfit)))
+	require.NoError(t, b.mod.Rollback(t.Context(), submodules.RollbackRequest{Request: request(unfit)}))
 	require.NotEqual(t, after, b.ids(), "it runs without overrides")
 }

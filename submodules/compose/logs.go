@@ -13,11 +13,11 @@ import (
 )
 
 // Logs implements submodules.Logger.
-func (s *session) Logs(ctx context.Context, each func(submodules.LogLine) error) error {
+func (s *session) Logs(ctx context.Context, r submodules.LogsRequest, each func(submodules.LogLine) error) error {
 	list := func(ctx context.Context) (sources []servicelog.Source, err error) {
 		all, err := s.ours(ctx)
 		for _, c := range all {
-			if s.req.Service == "" || c.Labels[labelService] == s.req.Service {
+			if r.Service == "" || c.Labels[labelService] == r.Service {
 				sources = append(sources, servicelog.Source{
 					ID: c.ID, Name: name(c), Service: c.Labels[labelService], Running: c.State == container.StateRunning,
 				})
@@ -28,15 +28,15 @@ func (s *session) Logs(ctx context.Context, each func(submodules.LogLine) error)
 	if sources, err := list(ctx); err != nil || len(sources) == 0 {
 		if err == nil {
 			err = fmt.Errorf("application %s has no containers", s.req.App)
-			if s.req.Service != "" {
-				err = fmt.Errorf("application %s has no containers of a service %s", s.req.App, s.req.Service)
+			if r.Service != "" {
+				err = fmt.Errorf("application %s has no containers of a service %s", s.req.App, r.Service)
 			}
 		}
 		return submodules.Mark(err, submodules.ErrNotFound)
 	}
 	reader := servicelog.Reader{Open: s.openLog, Tail: submodules.DefaultLogLines, List: list}
-	if s.req.LogLines != nil {
-		reader.Tail = *s.req.LogLines
+	if r.Lines != nil {
+		reader.Tail = *r.Lines
 	}
 	reader.Each = func(c servicelog.Source, l servicelog.Line) error {
 		line := submodules.LogLine{Service: c.Service, Instance: c.Name, At: l.At, Stream: "stdout", Text: l.Text}
@@ -46,7 +46,7 @@ func (s *session) Logs(ctx context.Context, each func(submodules.LogLine) error)
 		return each(line)
 	}
 	reader.Failed = func(c servicelog.Source, err error) { s.req.Logf("no log of %s: %v", c.Name, err) }
-	if s.req.HasOption(submodules.OptionFollow) {
+	if r.Follow {
 		return reader.Follow(ctx)
 	}
 	return reader.Print(ctx)

@@ -25,7 +25,7 @@ func TestLogs(t *testing.T) {
 
 	list := func(service string, n int) (lines []submodules.LogLine) {
 		t.Helper()
-		require.NoError(t, b.mod.Logs(t.Context(), submodules.Request{App: b.app, Service: service, LogLines: &n}, func(l submodules.LogLine) error {
+		require.NoError(t, b.mod.Logs(t.Context(), submodules.LogsRequest{Request: submodules.Request{App: b.app}, Service: service, Lines: &n}, func(l submodules.LogLine) error {
 			lines = append(lines, l)
 			return nil
 		}))
@@ -41,7 +41,7 @@ func TestLogs(t *testing.T) {
 	require.Equal(t, "prog [sleep]", list("other", 1)[0].Text)
 	require.Equal(t, "stdout", list("other", 1)[0].Stream)
 	require.Empty(t, list("", 0))
-	require.ErrorIs(t, b.mod.Logs(t.Context(), submodules.Request{App: b.app, Service: "none"}, nil), submodules.ErrNotFound)
+	require.ErrorIs(t, b.mod.Logs(t.Context(), submodules.LogsRequest{Request: submodules.Request{App: b.app}, Service: "none"}, nil), submodules.ErrNotFound)
 
 	// Followed while it is restarted by the engine, and made anew by a person.
 	ctx, cancel := context.WithCancel(t.Context())
@@ -51,7 +51,7 @@ func TestLogs(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		none := 0
-		ended <- b.mod.Logs(ctx, submodules.Request{App: b.app, Service: "web", LogLines: &none, Options: []string{submodules.OptionFollow}}, func(l submodules.LogLine) error {
+		ended <- b.mod.Logs(ctx, submodules.LogsRequest{Request: submodules.Request{App: b.app}, Service: "web", Lines: &none, Follow: true}, func(l submodules.LogLine) error {
 			mu.Lock()
 			defer mu.Unlock()
 			said = append(said, l.Text)

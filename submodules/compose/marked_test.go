@@ -28,7 +28,7 @@ func TestMarkedByAuthor(t *testing.T) {
 				require.NoError(t, err)
 				comp.Digest = image.Digest(digest.String())
 			}
-			require.NoError(t, b.mod.Load(t.Context(), submodules.Request{App: b.app, URL: comp.URL, Path: b.archive(img, b.app+"-x:1"), Options: []string{"stage"}, Components: []submodules.Component{comp}}))
+			require.NoError(t, b.mod.Load(t.Context(), submodules.LoadRequest{Request: submodules.Request{App: b.app, Components: []submodules.Component{comp}}, URL: comp.URL, Path: b.archive(img, b.app+"-x:1"), Stage: true}))
 			dir := b.release("1", map[string]string{"compose.yaml": "services:\n  web:\n    image: " + comp.URL + "\n    network_mode: none\n    " + label + "\n"})
 			r := submodules.Request{App: b.app, Dir: dir, Components: []submodules.Component{comp}}
 			require.NoError(t, b.mod.Rollout(t.Context(), r))

@@ -180,9 +180,9 @@ func (s *session) mountsBase(ctx context.Context, dir string) (string, error) {
 }
 
 // purgeMounts removes the copies of a removed application. A copy that a service has
-// written into is data, and is removed only if that is asked for.
-func (s *session) purgeMounts(base string) error {
-	if s.req.PurgeData {
+// written into is data, and is removed only with data.
+func (s *session) purgeMounts(base string, data bool) error {
+	if data {
 		return durable.RemoveAll(base)
 	}
 	entries, err := os.ReadDir(base)

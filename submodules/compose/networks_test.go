@@ -109,7 +109,7 @@ func TestNetworksChange(t *testing.T) {
 			require.Equal(t, before["apart"], after["apart"], "it is not on the network")
 			require.Equal(t, kept, b.one("web").Mounts[0].Name, "the volume without a name is taken over")
 
-			require.NoError(t, b.mod.Rollback(t.Context(), request("1", c.old, "")))
+			require.NoError(t, b.mod.Rollback(t.Context(), submodules.RollbackRequest{Request: request("1", c.old, "")}))
 			has(c.want[0])
 			require.Equal(t, before["apart"], b.one("apart").ID)
 			ok, err := b.mod.Healthy(t.Context(), submodules.Request{App: b.app})
@@ -129,7 +129,7 @@ func TestNetworkCannotBeMade(t *testing.T) {
 	}
 	require.NoError(t, b.mod.Rollout(t.Context(), request("1", "{n: {internal: true}}")))
 	require.ErrorContains(t, b.mod.Rollout(t.Context(), request("2", "{n: {driver: no-such-driver}}")), "docker compose up failed half-way")
-	require.NoError(t, b.mod.Rollback(t.Context(), request("1", "{n: {internal: true}}")))
+	require.NoError(t, b.mod.Rollback(t.Context(), submodules.RollbackRequest{Request: request("1", "{n: {internal: true}}")}))
 	n, err := b.cli.NetworkInspect(t.Context(), b.app+"_n", network.InspectOptions{})
 	require.NoError(t, err)
 	require.True(t, n.Internal)
@@ -158,7 +158,7 @@ func TestNetworkOfOthers(t *testing.T) {
 		require.ErrorContains(t, err, "the network "+b.app+"_n is to be made anew (internal becomes true, from false), and the container "+b.app+"-visitor uses it")
 		require.Equal(t, web, b.one("web").ID, "nothing has changed")
 	}
-	require.NoError(t, b.mod.Rollback(t.Context(), request("2", "{n: {internal: true}}")))
+	require.NoError(t, b.mod.Rollback(t.Context(), submodules.RollbackRequest{Request: request("2", "{n: {internal: true}}")}))
 	require.Contains(t, b.log.String(), "warning: "+b.app+"-visitor loses the network "+b.app+"_n")
 }
 
@@ -193,7 +193,9 @@ func TestVolumeChanges(t *testing.T) {
 		files["docker-compose.yml"] = strings.Replace(files["docker-compose.yml"], `["/kept"]`, `["data:/data"]`, 1)
 		return submodules.Request{App: b.app, Dir: b.release(id, files), Components: []submodules.Component{v1}}
 	}
-	t.Cleanup(func() { _ = b.mod.Purge(t.Context(), submodules.Request{App: b.app, PurgeData: true}) })
+	t.Cleanup(func() {
+		_ = b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: submodules.Request{App: b.app}, Data: true})
+	})
 	require.NoError(t, b.mod.Rollout(t.Context(), request("1", "1m")))
 	require.NotContains(t, b.log.String(), "warning: the volume")
 	changes, err := b.mod.Check(t.Context(), request("2", "9m"))

@@ -90,7 +90,7 @@ func TestJobsRunOnce(t *testing.T) {
 	require.Contains(t, b.log.String(), "service awaited is done and did not change: it does not run again")
 
 	// Stop and start. What was stopped with 0 and is no job starts, and web after db is well.
-	require.NoError(t, b.mod.Stop(t.Context(), two))
+	require.NoError(t, b.mod.Stop(t.Context(), submodules.StopRequest{Request: two}))
 	require.Equal(t, "exited", string(b.one("quiet").State))
 	require.NotContains(t, check(two).Keeps, "quiet", "START starts it")
 	require.NoError(t, b.mod.Start(t.Context(), two))
@@ -113,7 +113,7 @@ func TestJobsRunOnce(t *testing.T) {
 	require.NotEqual(t, third["awaited"], fourth["awaited"])
 	require.Equal(t, third["alone"], fourth["alone"])
 	require.Equal(t, third["db"], fourth["db"])
-	require.NoError(t, b.mod.Rollback(t.Context(), request("2", "0.1", "2")))
+	require.NoError(t, b.mod.Rollback(t.Context(), submodules.RollbackRequest{Request: request("2", "0.1", "2")}))
 	require.NotEqual(t, fourth["awaited"], ran()["awaited"])
 	require.Equal(t, third["alone"], ran()["alone"])
 
@@ -139,6 +139,6 @@ func TestJobThatFailedRunsAgain(t *testing.T) {
 	done := b.one("job").ID
 	require.ErrorIs(t, b.mod.Rollout(t.Context(), request("2", "3")), submodules.ErrUnhealthy)
 	require.ErrorIs(t, b.mod.Rollout(t.Context(), request("2", "3")), submodules.ErrUnhealthy, "it is not taken for done")
-	require.NoError(t, b.mod.Rollback(t.Context(), request("1", "0")))
+	require.NoError(t, b.mod.Rollback(t.Context(), submodules.RollbackRequest{Request: request("1", "0")}))
 	require.NotEqual(t, done, b.one("job").ID)
 }

@@ -17,7 +17,7 @@ import (
 
 // Purge implements submodules.Session. It removes the application's containers, then their networks, the volumes
 // if that is asked for, and the images nobody else uses.
-func (s *session) Purge(ctx context.Context) error {
+func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 	list, err := s.ours(ctx)
 	if err != nil {
 		return err
@@ -59,12 +59,12 @@ func (s *session) Purge(ctx context.Context) error {
 		}
 	}
 	var data []string
-	if s.req.PurgeData {
+	if r.Data {
 		if data, err = s.finder().Data(ctx, projects, list); err != nil {
 			return err
 		}
 	}
-	if s.req.HasOption(submodules.OptionFirst) {
+	if r.First {
 		made, err := s.madeFirst()
 		if err != nil {
 			return err
@@ -115,7 +115,7 @@ func (s *session) Purge(ctx context.Context) error {
 			return err
 		}
 		for _, base := range []string{mounts, filepath.Join(filepath.Dir(dir), mountsDir)} { // the engine may have been another one
-			if err := s.purgeMounts(base); err != nil {
+			if err := s.purgeMounts(base, r.Data); err != nil {
 				return err
 			}
 		}
@@ -185,7 +185,7 @@ func (s *session) finder() volumeFinder {
 }
 
 // Volumes implements submodules.VolumeLister.
-func (s *session) Volumes(ctx context.Context) ([]submodules.Volume, error) {
+func (s *session) Volumes(ctx context.Context, r submodules.VolumesRequest) ([]submodules.Volume, error) {
 	dir, err := s.directory()
 	if err != nil {
 		return nil, err
@@ -213,7 +213,7 @@ func (s *session) Volumes(ctx context.Context) ([]submodules.Volume, error) {
 		s.req.Logf("the engine is on another machine, and its volumes with it")
 		return nil, nil
 	}
-	if s.req.HasOption(submodules.OptionMake) {
+	if r.Make {
 		if err := s.finder().Make(ctx, p.name, p.model.Volumes); err != nil {
 			return nil, err
 		}
@@ -222,7 +222,7 @@ func (s *session) Volumes(ctx context.Context) ([]submodules.Volume, error) {
 }
 
 // ExportManifest implements submodules.Session. It copies the manifests the application runs from to req.Dir.
-func (s *session) ExportManifest(ctx context.Context) error {
+func (s *session) ExportManifest(ctx context.Context, _ submodules.Request) error {
 	list, err := s.ours(ctx)
 	if err != nil {
 		return err

@@ -256,13 +256,13 @@ func TestPutsRightWhatIsLost(t *testing.T) {
 
 			lose(b)
 			b.release("1", nil)
-			require.NoError(t, b.mod.Rollback(t.Context(), req), "a rollback")
+			require.NoError(t, b.mod.Rollback(t.Context(), submodules.RollbackRequest{Request: req}), "a rollback")
 			b.runs("one")
 
 			lose(b)
 			require.NoError(t, b.mod.Start(t.Context(), req), "START")
 			b.runs("one")
-			require.NoError(t, b.mod.Stop(t.Context(), req))
+			require.NoError(t, b.mod.Stop(t.Context(), submodules.StopRequest{Request: req}))
 			require.NoError(t, b.mod.Start(t.Context(), req))
 			b.runs("one")
 		})

@@ -99,9 +99,7 @@ func TestRepair(t *testing.T) {
 	t.Cleanup(func() { b.clean(other.app) })
 	load := func(b *bench, img v1.Image, c submodules.Component) {
 		t.Helper()
-		require.NoError(t, b.mod.Load(ctx, submodules.Request{
-			App: b.app, URL: c.URL, Path: b.archive(img, "x:9"), Options: []string{"stage"}, Components: []submodules.Component{c},
-		}))
+		require.NoError(t, b.mod.Load(ctx, submodules.LoadRequest{Request: submodules.Request{App: b.app, Components: []submodules.Component{c}}, URL: c.URL, Path: b.archive(img, "x:9"), Stage: true}))
 	}
 	load(b, one, c1)
 	load(b, two, c2)
@@ -133,8 +131,7 @@ func TestRepair(t *testing.T) {
 	require.Contains(t, bad[0], says)
 
 	own := t.TempDir()
-	rep := all
-	rep.Dir = own
+	rep := submodules.RepairRequest{Request: all, Work: own}
 	unchanged := func(says string) {
 		t.Helper()
 		_, err := b.mod.Repair(ctx, rep)
@@ -147,10 +144,10 @@ func TestRepair(t *testing.T) {
 		require.Equal(t, oweb.ID, other.one("web").ID)
 	}
 	unchanged("--from FILE.mender")
-	rep.Path = t.TempDir()
+	rep.Source = t.TempDir()
 	tag, err := gname.NewTag("x:1")
 	require.NoError(t, err)
-	require.NoError(t, tarball.WriteToFile(filepath.Join(rep.Path, "one"), tag, one))
+	require.NoError(t, tarball.WriteToFile(filepath.Join(rep.Source, "one"), tag, one))
 
 	// A person's container of the same image.
 	made, err := b.cli.ContainerCreate(ctx, &container.Config{Image: imagestore.OwnRef(b.app, image.Digest(c2.Digest))}, &container.HostConfig{NetworkMode: "none"}, nil, nil, b.app+"-mine")
@@ -171,7 +168,7 @@ func TestRepair(t *testing.T) {
 	require.FileExists(t, filepath.Join(data, "kept"))
 	for _, c := range []submodules.Component{c1, c2} {
 		path := filepath.Join(t.TempDir(), "saved")
-		require.NoError(t, b.mod.Save(ctx, submodules.Request{App: b.app, URL: c.URL, Path: path, Components: []submodules.Component{c}}))
+		require.NoError(t, b.mod.Save(ctx, submodules.SaveRequest{Request: submodules.Request{App: b.app, Components: []submodules.Component{c}}, URL: c.URL, Path: path}))
 	}
 	list, err := other.mod.List(ctx, submodules.Request{App: other.app})
 	require.NoError(t, err)
@@ -185,16 +182,16 @@ func TestRepairKeepsAnonymousData(t *testing.T) {
 	b := newBench(t)
 	ctx := t.Context()
 	img, c := b.over("1", b.base())
-	require.NoError(t, b.mod.Load(ctx, submodules.Request{App: b.app, URL: c.URL, Path: b.archive(img, "x:9"), Components: []submodules.Component{c}}))
+	require.NoError(t, b.mod.Load(ctx, submodules.LoadRequest{Request: submodules.Request{App: b.app, Components: []submodules.Component{c}}, URL: c.URL, Path: b.archive(img, "x:9")}))
 	req := submodules.Request{App: b.app, Components: []submodules.Component{c}}
 	req.Dir = b.release("1", compose(b.app, "    volumes: [/data]\n"))
 	require.NoError(t, b.mod.Rollout(ctx, req))
 	web := b.one("web")
 	b.lose(c.DiffIDs[2], "version", []byte(b.app+"1"))
-	rep := submodules.Request{App: b.app, Dir: t.TempDir(), Path: t.TempDir(), Components: []submodules.Component{c}}
+	rep := submodules.RepairRequest{Request: submodules.Request{App: b.app, Components: []submodules.Component{c}}, Work: t.TempDir(), Source: t.TempDir()}
 	tag, err := gname.NewTag("x:1")
 	require.NoError(t, err)
-	require.NoError(t, tarball.WriteToFile(filepath.Join(rep.Path, "one"), tag, img))
+	require.NoError(t, tarball.WriteToFile(filepath.Join(rep.Source, "one"), tag, img))
 	_, err = b.mod.Repair(ctx, rep)
 	require.ErrorContains(t, err, fmt.Sprintf("container %s keeps data in a volume without a name (/data)", name(web)))
 	require.Equal(t, web.ID, b.one("web").ID)

@@ -12,8 +12,8 @@ import (
 )
 
 // Repair implements submodules.Session.
-func (s *session) Repair(ctx context.Context) ([]string, error) {
-	q, err := imagestore.NewRepairRequest(s.req)
+func (s *session) Repair(ctx context.Context, r submodules.RepairRequest) ([]string, error) {
+	q, err := imagestore.NewRepairRequest(r)
 	if err != nil {
 		return nil, err
 	}
@@ -40,10 +40,12 @@ func (s *session) owner(c container.Summary) (app string, ok bool) {
 }
 
 // Storage implements submodules.Session.
-func (s *session) Storage(ctx context.Context) ([]string, error) { return s.engine.Storage(ctx) }
+func (s *session) Storage(ctx context.Context, _ submodules.Request) ([]string, error) {
+	return s.engine.Storage(ctx)
+}
 
 // Engine implements submodules.Session.
-func (s *session) Engine(ctx context.Context) (e submodules.Engine, err error) {
+func (s *session) Engine(ctx context.Context, _ submodules.Request) (e submodules.Engine, err error) {
 	e.Name, e.Version, err = s.engine.Version(ctx)
 	return e, err
 }

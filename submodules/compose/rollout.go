@@ -266,7 +266,9 @@ func missingImage(service, ref string) error {
 // Rollout implements submodules.Session. It brings the release up and returns when
 // it is healthy. The order: check everything; pin the tags; remove what the release
 // no longer has, because its ports and names may be reused; up; watch; tidy.
-func (s *session) Rollout(ctx context.Context) error {
+func (s *session) Rollout(ctx context.Context, _ submodules.Request) error { return s.rollout(ctx) }
+
+func (s *session) rollout(ctx context.Context) error {
 	pl, err := s.prepare(ctx)
 	if err != nil {
 		return err
@@ -374,7 +376,7 @@ func (s *session) tidy(ctx context.Context, pl *plan) {
 // Stop implements submodules.Session. It stops the application's containers, in Compose's order where its files
 // are good. With the option remove it removes them too: a restarting engine starts those
 // whose restart policy is "always", although somebody stopped them.
-func (s *session) Stop(ctx context.Context) error {
+func (s *session) Stop(ctx context.Context, r submodules.StopRequest) error {
 	dir, err := s.directory()
 	if err != nil {
 		return err
@@ -416,7 +418,7 @@ func (s *session) Stop(ctx context.Context) error {
 			}
 		}
 	}
-	if s.req.HasOption(submodules.OptionRemove) {
+	if r.Remove {
 		if err := s.remove(ctx, list); err != nil {
 			return err
 		}
@@ -425,7 +427,7 @@ func (s *session) Stop(ctx context.Context) error {
 }
 
 // Start implements submodules.Session. It starts the application again, and returns when it is healthy.
-func (s *session) Start(ctx context.Context) error {
+func (s *session) Start(ctx context.Context, _ submodules.Request) error {
 	s.mustStart = true
 	pl, err := s.prepare(ctx)
 	if err != nil {

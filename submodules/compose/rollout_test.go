@@ -56,7 +56,7 @@ func TestFailingReleases(t *testing.T) {
 			require.NotEqual(t, old, b.id(b.app+":1"))
 
 			req.Dir = b.release("1", nil)
-			require.NoError(t, b.mod.Rollback(t.Context(), req))
+			require.NoError(t, b.mod.Rollback(t.Context(), submodules.RollbackRequest{Request: req}))
 			require.Equal(t, old, b.id(b.app+":1"))
 			require.Equal(t, old, b.one("web").ImageID)
 			require.Equal(t, "running", string(b.one("web").State))
@@ -132,7 +132,7 @@ func TestImageByDigest(t *testing.T) {
 		files["docker-compose.yml"] = strings.ReplaceAll(files["docker-compose.yml"], b.app+":1", ref)
 		require.NoError(t, b.mod.Rollout(t.Context(), submodules.Request{App: b.app, Dir: b.release("1", files), Components: []submodules.Component{v1}}))
 		b.one("web")
-		require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
+		require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: submodules.Request{App: b.app}}))
 		require.Empty(t, b.tags(b.app+":latest"))
 	}
 }
@@ -204,16 +204,16 @@ func TestMountedFiles(t *testing.T) {
 		return names
 	}
 	require.Greater(t, len(left()), 1)
-	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: submodules.Request{App: b.app}}))
 	require.Equal(t, []string{filepath.Base(filepath.Dir(conf))}, left())
 	require.FileExists(t, filepath.Join(conf, "written"))
 	b.load("1")
 	ids("6")
-	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: submodules.Request{App: b.app}}))
 	// Its containers are gone by now: the copies are found by the directory.
-	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app, Dir: b.store, PurgeData: true}))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: submodules.Request{App: b.app, Dir: b.store}, Data: true}))
 	require.DirExists(t, mounts, "a directory that is not the application's")
-	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app, Dir: filepath.Join(b.store, b.app, "manifests"), PurgeData: true}))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: submodules.Request{App: b.app, Dir: filepath.Join(b.store, b.app, "manifests")}, Data: true}))
 	require.NoDirExists(t, mounts)
 }
 
@@ -243,7 +243,7 @@ func TestMountedFilesByHand(t *testing.T) {
 	first := rollout("a1")
 	require.Equal(t, first, rollout("a1"))
 	require.NotEqual(t, first, rollout("a2"))
-	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: submodules.Request{App: b.app}}))
 }
 
 // What cannot be installed is refused by name before anything changes.
@@ -342,7 +342,7 @@ func TestNeighbours(t *testing.T) {
 	// A person gives b's image another name.
 	require.NoError(t, b.cli.ImageTag(t.Context(), b.app+":1", b.app+"-mine:7"))
 	before := a.one("web")
-	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: submodules.Request{App: b.app}}))
 	require.Equal(t, before.ID, a.one("web").ID)
 	require.Equal(t, "running", string(a.one("web").State))
 	require.Equal(t, []string{b.app + "-mine:7"}, b.tags(b.app+"-mine:7"))
@@ -358,10 +358,9 @@ func TestSeveralNames(t *testing.T) {
 	worker := web
 	worker.URL = b.app + "-worker:1"
 	request := func(list ...submodules.Component) submodules.Request {
-		return submodules.Request{App: b.app, URL: list[0].URL, Components: list}
+		return submodules.Request{App: b.app, Components: list}
 	}
-	req := request(worker)
-	req.Path, req.Options = os.DevNull, []string{"stage"}
+	req := submodules.LoadRequest{Request: request(worker), URL: worker.URL, Path: os.DevNull, Stage: true}
 	require.NoError(t, b.mod.Load(t.Context(), req), "it is present")
 	require.Empty(t, b.tags(web.URL), "staged")
 	require.Empty(t, b.tags(worker.URL), "staged")
@@ -383,21 +382,21 @@ func TestSeveralNames(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, bad)
 
-	require.NoError(t, b.mod.Delete(t.Context(), request(worker, web)))
+	require.NoError(t, b.mod.Delete(t.Context(), submodules.DeleteRequest{Request: request(worker, web), URL: worker.URL}))
 	require.Len(t, b.tags(web.URL), 3, "a container has that name")
 	one := request(web)
 	one.Dir = b.release("2", compose(b.app, ""))
 	require.NoError(t, b.mod.Rollout(t.Context(), one))
-	require.NoError(t, b.mod.Delete(t.Context(), request(worker, web)))
+	require.NoError(t, b.mod.Delete(t.Context(), submodules.DeleteRequest{Request: request(worker, web), URL: worker.URL}))
 	require.Len(t, b.tags(web.URL), 2)
 	require.Empty(t, b.tags(worker.URL))
 	require.NotEmpty(t, b.one("web").ID)
 
 	// Back to two names: no content is needed; and PURGE takes both.
 	two.Dir = b.release("1", compose(b.app, "  worker: {image: \""+worker.URL+"\"}\n"))
-	require.NoError(t, b.mod.Rollback(t.Context(), two))
+	require.NoError(t, b.mod.Rollback(t.Context(), submodules.RollbackRequest{Request: two}))
 	require.Len(t, b.tags(worker.URL), 3)
-	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: submodules.Request{App: b.app}}))
 	require.Empty(t, b.tags(web.URL))
 	require.Empty(t, b.tags(worker.URL))
 }
@@ -414,11 +413,11 @@ func TestPurgeData(t *testing.T) {
 		return err == nil
 	}
 	require.True(t, has())
-	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app}))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: submodules.Request{App: b.app}}))
 	require.True(t, has(), "data stays unless it is asked for")
 	b.load("1")
 	require.NoError(t, b.mod.Rollout(t.Context(), req))
-	require.NoError(t, b.mod.Purge(t.Context(), submodules.Request{App: b.app, PurgeData: true}))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: submodules.Request{App: b.app}, Data: true}))
 	require.False(t, has())
 }
 

@@ -12,8 +12,8 @@ import (
 
 // Run implements submodules.CommandRunner. It moves no tag: the container is made from the
 // application's own name of the image.
-func (s *session) Run(ctx context.Context) error {
-	probe := s.req.HasOption(submodules.OptionProbe)
+func (s *session) Run(ctx context.Context, r submodules.RunRequest) error {
+	probe := r.Probe
 	pl, err := s.read(ctx, func(dir string, all []container.Summary) []container.Summary {
 		if probe { // the directory may be any
 			return s.owned(all)
@@ -23,7 +23,7 @@ func (s *session) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	name := s.req.Service
+	name := r.Service
 	svc, ok := pl.model.Services[name]
 	if !ok || strings.HasPrefix(name, "-") {
 		return invalid("the compose files have no service %s to run a command in: they have %s", name, strings.Join(pl.model.names(), ", "))
@@ -46,14 +46,14 @@ func (s *session) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	args := []string{"run", "--rm", "--no-deps", "-T", "--label", labelRun + "=" + s.req.App, "-e", submodules.EnvOldVersion + "=" + s.req.OldVersion,
-		"-e", submodules.EnvNewVersion + "=" + s.req.NewVersion, name}
+	args := []string{"run", "--rm", "--no-deps", "-T", "--label", labelRun + "=" + s.req.App, "-e", submodules.EnvOldVersion + "=" + r.OldVersion,
+		"-e", submodules.EnvNewVersion + "=" + r.NewVersion, name}
 	log := commandLines(name, s.req.Log)
 	output, complaints := &tail{log: log}, &tail{log: log}
 	err = runInContainer(ctx, s.engine.Client(), s.req.App, s.req.Logf, func() error {
 		// Without bounds: the files were read with them, and what the command writes could
 		// look like the message of one.
-		return pl.compose.run(ctx, pl.dir, output, complaints, p.args(append(args, s.req.Words...)...)...)
+		return pl.compose.run(ctx, pl.dir, output, complaints, p.args(append(args, r.Words...)...)...)
 	})
 	output.flush()
 	complaints.flush()

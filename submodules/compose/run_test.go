@@ -22,21 +22,24 @@ func TestRun(t *testing.T) {
 	v1, v2 := b.load("1"), b.load("2")
 	const volume = "    restart: always\n    volumes: [\"data:/data\"]\nvolumes:\n  data: {}\n"
 	old := submodules.Request{App: b.app, Components: []submodules.Component{v1}, Dir: b.release("1", compose(b.app, volume))}
-	t.Cleanup(func() { _ = b.mod.Purge(context.Background(), submodules.Request{App: b.app, PurgeData: true}) })
+	t.Cleanup(func() {
+		_ = b.mod.Purge(context.Background(), submodules.PurgeRequest{Request: submodules.Request{App: b.app}, Data: true})
+	})
 	require.NoError(t, b.mod.Rollout(t.Context(), old))
 	data, err := b.cli.VolumeInspect(t.Context(), b.app+"_data")
 	require.NoError(t, err)
 
-	next := submodules.Request{App: b.app, Components: []submodules.Component{v2}, Dir: b.release("2", compose(b.app, volume)), Service: "web",
-		Words: []string{"write", "/data/migrated", "$OLD ${NEW} -h"}, OldVersion: "1.0", NewVersion: "2.0-1"}
+	next := submodules.RunRequest{
+		Request: submodules.Request{App: b.app, Components: []submodules.Component{v2}, Dir: b.release("2", compose(b.app, volume))}, Service: "web",
+		Words: []string{"write", "/data/migrated", "$OLD ${NEW} -h"}, OldVersion: "1.0", NewVersion: "2.0-1",
+	}
 	probe := next
-	probe.Options = []string{submodules.OptionProbe}
+	probe.Probe = true
 	require.NoError(t, b.mod.Run(t.Context(), probe))
 	require.NoFileExists(t, filepath.Join(data.Mountpoint, "migrated"))
 	require.Equal(t, "running", b.one("web").State, "it is only asked")
 
-	stop := next
-	stop.Options = []string{submodules.OptionRemove}
+	stop := submodules.StopRequest{Request: next.Request, Remove: true}
 	require.NoError(t, b.mod.Stop(t.Context(), stop))
 	tags := b.tags(b.app + ":1")
 	require.NoError(t, b.mod.Run(t.Context(), next))

@@ -192,7 +192,7 @@ func (s *session) sweepSecrets(ctx context.Context, p *project) error {
 
 // Restore implements submodules.Session. It decrypts the recorded secrets of an
 // application again.
-func (s *session) Restore(ctx context.Context) error {
+func (s *session) Restore(ctx context.Context, _ submodules.Request) error {
 	dir, err := filepath.Abs(s.req.Dir)
 	if err != nil {
 		return err

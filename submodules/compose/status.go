@@ -17,7 +17,7 @@ import (
 )
 
 // Status implements submodules.Reporter.
-func (s *session) Status(ctx context.Context) (submodules.Status, error) {
+func (s *session) Status(ctx context.Context, _ submodules.Request) (submodules.Status, error) {
 	v, err := s.look(ctx)
 	if err != nil {
 		return submodules.Status{}, err

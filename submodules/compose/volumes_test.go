@@ -19,10 +19,12 @@ func TestVolumes(t *testing.T) {
 	const declared = "volumes:\n  data: {}\n  memory:\n    driver_opts: {type: tmpfs, device: tmpfs}\n"
 	req := submodules.Request{App: b.app, Components: []submodules.Component{v1},
 		Dir: b.release("1", compose(b.app, "    restart: always\n    volumes: [\"data:/data\", \"memory:/memory\"]\n"+declared))}
-	t.Cleanup(func() { _ = b.mod.Purge(context.Background(), submodules.Request{App: b.app, PurgeData: true}) })
+	t.Cleanup(func() {
+		_ = b.mod.Purge(context.Background(), submodules.PurgeRequest{Request: submodules.Request{App: b.app}, Data: true})
+	})
 	volumes := func() []submodules.Volume {
 		t.Helper()
-		list, err := b.mod.Volumes(t.Context(), req)
+		list, err := b.mod.Volumes(t.Context(), submodules.VolumesRequest{Request: req})
 		require.NoError(t, err)
 		return list
 	}
@@ -40,8 +42,7 @@ func TestVolumes(t *testing.T) {
 	require.Contains(t, b.log.String(), "the container "+b.app+"-other uses it too")
 	require.NoError(t, b.cli.ContainerRemove(t.Context(), other.ID, container.RemoveOptions{}))
 
-	stop := req
-	stop.Options = []string{submodules.OptionRemove}
+	stop := submodules.StopRequest{Request: req, Remove: true}
 	for range 2 {
 		require.NoError(t, b.mod.Stop(t.Context(), stop))
 		require.Empty(t, b.service("web"))
@@ -50,7 +51,7 @@ func TestVolumes(t *testing.T) {
 
 	req.Dir = b.release("2", compose(b.app, "    volumes: [\"/data\"]\n"))
 	require.NoError(t, b.mod.Rollout(t.Context(), req))
-	_, err = b.mod.Volumes(t.Context(), req)
+	_, err = b.mod.Volumes(t.Context(), submodules.VolumesRequest{Request: req})
 	require.ErrorIs(t, err, submodules.ErrContent)
 	require.ErrorContains(t, err, "the service web stores /data in a volume without a name")
 }
@@ -62,11 +63,13 @@ func TestMakeVolumes(t *testing.T) {
 	b := newBench(t)
 	v1 := b.load("1")
 	const declared = "volumes:\n  data: {labels: {shelf: top}}\n  memory:\n    driver_opts: {type: tmpfs, device: tmpfs}\n  others: {external: true, name: no-such-volume}\n"
-	req := submodules.Request{App: b.app, Components: []submodules.Component{v1}, Options: []string{submodules.OptionMake},
+	req := submodules.Request{App: b.app, Components: []submodules.Component{v1},
 		Dir: b.release("1", compose(b.app, "    volumes: [\"data:/data\", \"memory:/memory\"]\n"+declared))}
-	t.Cleanup(func() { _ = b.mod.Purge(context.Background(), submodules.Request{App: b.app, PurgeData: true}) })
+	t.Cleanup(func() {
+		_ = b.mod.Purge(context.Background(), submodules.PurgeRequest{Request: submodules.Request{App: b.app}, Data: true})
+	})
 	for range 2 {
-		list, err := b.mod.Volumes(t.Context(), req)
+		list, err := b.mod.Volumes(t.Context(), submodules.VolumesRequest{Request: req, Make: true})
 		require.NoError(t, err)
 		require.Len(t, list, 1)
 		require.Equal(t, "data", list[0].Name)
@@ -79,7 +82,6 @@ func TestMakeVolumes(t *testing.T) {
 		_, err := b.cli.VolumeInspect(t.Context(), name)
 		require.Error(t, err)
 	}
-	req.Options = nil
 	require.NoError(t, b.mod.Rollout(t.Context(), req))
 	again, err := b.cli.VolumeInspect(t.Context(), b.app+"_data")
 	require.NoError(t, err)

@@ -86,17 +86,16 @@ type LoadRequest struct {
 }
 
 // NewLoadRequest reads a sub-module's LOAD call.
-func NewLoadRequest(r submodules.Request) (LoadRequest, error) {
+func NewLoadRequest(r submodules.LoadRequest) (LoadRequest, error) {
 	q := LoadRequest{
 		App: r.App, URL: r.URL, Current: r.CurrentURL, TempDir: r.TempDir, Log: r.Logf,
-		Stage: r.HasOption(submodules.OptionStage), Deep: r.HasOption(submodules.OptionDeepDelta),
-		Distrust: r.HasOption(submodules.OptionDistrust),
+		Stage: r.Stage, Deep: r.DeepDelta, Distrust: r.Distrust,
 	}
 	if err := CheckName(r.URL); err != nil {
 		return q, err
 	}
 	var err error
-	if q.Want, err = Wanted(r); err != nil {
+	if q.Want, err = Wanted(r.Request, r.URL); err != nil {
 		return q, err
 	}
 	if c, ok := r.Component(r.URL); ok {
@@ -117,18 +116,18 @@ func NewLoadRequest(r submodules.Request) (LoadRequest, error) {
 	return q, nil
 }
 
-// Wanted returns the identity of the image r.URL: that of the release's
+// Wanted returns the identity of the image url: that of the release's
 // component, else the digest at the end of the URL, else nothing. The component
 // comes first because a URL may end in the digest of a registry's manifest.
-func Wanted(r submodules.Request) (Identity, error) {
-	if c, ok := r.Component(r.URL); ok && c.Digest != "" {
+func Wanted(r submodules.Request, url string) (Identity, error) {
+	if c, ok := r.Component(url); ok && c.Digest != "" {
 		return ParseIdentity(c)
 	}
-	_, want := submodules.SplitURL(r.URL)
+	_, want := submodules.SplitURL(url)
 	if want == "" {
 		return Identity{}, nil
 	}
-	return ParseIdentity(submodules.Component{URL: r.URL, Digest: want})
+	return ParseIdentity(submodules.Component{URL: url, Digest: want})
 }
 
 // ParseIdentity returns the identity of a component; it is empty if the component

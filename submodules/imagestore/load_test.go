@@ -17,7 +17,8 @@ func TestNewLoadRequest(t *testing.T) {
 		Bases:     []submodules.Component{{URL: "web:1", Digest: d("4"), DiffIDs: []image.Digest{d("5")}}},
 		Announced: &submodules.Announced{Format: "delta"},
 	}
-	q, err := NewLoadRequest(submodules.Request{App: "shop", URL: component.URL, Platform: "linux/arm/v7", Options: []string{"stage", "deep_delta", "distrust"}, Components: []submodules.Component{component}})
+	q, err := NewLoadRequest(submodules.LoadRequest{Request: submodules.Request{App: "shop", Platform: "linux/arm/v7", Components: []submodules.Component{component}},
+		URL: component.URL, Stage: true, DeepDelta: true, Distrust: true})
 	require.NoError(t, err)
 	require.Equal(t, Identity{Config: d("2"), DiffIDs: []image.Digest{d("3")}}, q.Want, "the release's component, not the digest of the URL")
 	require.Equal(t, []image.Digest{d("5")}, q.Base)
@@ -25,7 +26,7 @@ func TestNewLoadRequest(t *testing.T) {
 	require.True(t, q.Stage && q.Deep && q.Distrust)
 	require.Equal(t, "web:2", q.tag())
 
-	q, err = NewLoadRequest(submodules.Request{App: "shop", URL: "web@" + d("1").String()})
+	q, err = NewLoadRequest(submodules.LoadRequest{Request: submodules.Request{App: "shop"}, URL: "web@" + d("1").String()})
 	require.NoError(t, err)
 	require.Equal(t, d("1"), q.Want.Config)
 	require.Empty(t, q.tag(), "a name that pins a digest moves no tag")
@@ -36,7 +37,7 @@ func TestNewLoadRequest(t *testing.T) {
 		"Mender-App.Local:443/shop:1":       submodules.ErrContent,
 		"web@sha256:12":                     submodules.ErrUsage,
 	} {
-		_, err := NewLoadRequest(submodules.Request{App: "depot", URL: url})
+		_, err := NewLoadRequest(submodules.LoadRequest{Request: submodules.Request{App: "depot"}, URL: url})
 		require.ErrorIs(t, err, want, url)
 	}
 }

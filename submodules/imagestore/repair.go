@@ -55,8 +55,8 @@ type Damaged struct {
 const typeImage = "image"
 
 // NewRepairRequest reads a sub-module's REPAIR call.
-func NewRepairRequest(r submodules.Request) (RepairRequest, error) {
-	q := RepairRequest{App: r.App, Dir: r.Dir, Source: r.Path, Finish: r.HasOption(submodules.OptionFinish), Log: r.Logf}
+func NewRepairRequest(r submodules.RepairRequest) (RepairRequest, error) {
+	q := RepairRequest{App: r.App, Dir: r.Work, Source: r.Source, Finish: r.Finish, Log: r.Logf}
 	for _, c := range r.Components {
 		if c.Type != "" && c.Type != typeImage || c.Digest == "" {
 			continue

@@ -20,7 +20,7 @@ func TestTwoApplications(t *testing.T) {
 	ma, mb := a.module(), b.module()
 	require.NoError(t, ma.Rollout(ctx, a.request("a", a.manifests(configMap("same")))))
 	require.NoError(t, mb.Rollout(ctx, b.request("b", b.manifests(configMap("same")))))
-	require.NoError(t, ma.Purge(ctx, a.request("a", "")))
+	require.NoError(t, ma.Purge(ctx, submodules.PurgeRequest{Request: a.request("a", "")}))
 	require.Nil(t, a.get("", "ConfigMap", "same"))
 	require.NotNil(t, b.get("", "ConfigMap", "same"))
 	_, err := b.c.Get(ctx, cluster.ID{Kind: "Namespace", Name: b.ns})
@@ -34,7 +34,7 @@ func TestTwoApplications(t *testing.T) {
 	require.NoError(t, err)
 	kept := strings.Replace(configMap("kept"), "{name: kept}", `{name: kept, annotations: {mender-app.io/keep: "true"}}`, 1)
 	require.NoError(t, mb.Rollout(ctx, b.request("b", b.manifests(configMap("mine"), configMap("same"), kept))))
-	require.NoError(t, mb.Purge(ctx, b.request("b", "")))
+	require.NoError(t, mb.Purge(ctx, submodules.PurgeRequest{Request: b.request("b", "")}))
 	require.Nil(t, b.get("", "ConfigMap", "same"))
 	require.NotNil(t, b.get("", "ConfigMap", "kept"))
 	mine := b.get("", "ConfigMap", "mine")
@@ -54,7 +54,7 @@ func TestPurgeWithoutInventory(t *testing.T) {
 	created, err := s.ensureNamespace(ctx, "early", n.ns)
 	require.NoError(t, err)
 	require.True(t, created)
-	require.NoError(t, m.Purge(ctx, n.request("early", "")))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request("early", "")}))
 	o, err := n.c.Get(ctx, cluster.ID{Kind: "Namespace", Name: n.ns})
 	require.NoError(t, err)
 	require.Nil(t, o)
@@ -71,17 +71,16 @@ func TestSameNameElsewhere(t *testing.T) {
 	require.NoError(t, a.c.Patch(ctx, inventoryID("same", a.ns), map[string]any{"data": map[string]any{"device": "another"}}))
 	require.NoError(t, mb.Rollout(ctx, b.request("same", b.manifests(configMap("ours")))))
 	all := b.request("same", "")
-	all.PurgeData = true
-	require.NoError(t, mb.Purge(ctx, all))
+	require.NoError(t, mb.Purge(ctx, submodules.PurgeRequest{Request: all, Data: true}))
 	require.NotNil(t, a.get("", "ConfigMap", "theirs"))
-	require.NoError(t, ma.Purge(ctx, a.request("same", "")))
+	require.NoError(t, ma.Purge(ctx, submodules.PurgeRequest{Request: a.request("same", "")}))
 
 	t.Log("and one of this device's moves")
 	require.NoError(t, ma.Rollout(ctx, a.request("moves", a.manifests(configMap("it")))))
 	require.NoError(t, mb.Rollout(ctx, b.request("moves", b.manifests(configMap("it")))))
 	require.Nil(t, a.get("", "ConfigMap", "it"))
 	require.NotNil(t, b.get("", "ConfigMap", "it"))
-	require.NoError(t, mb.Purge(ctx, b.request("moves", "")))
+	require.NoError(t, mb.Purge(ctx, submodules.PurgeRequest{Request: b.request("moves", "")}))
 }
 
 // TestManyObjects: what is there already is not sent again, however much it is.
@@ -114,5 +113,5 @@ func TestManyObjects(t *testing.T) {
 	delete(first, "c7")
 	delete(second, "c7")
 	require.Equal(t, first, second)
-	require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request(n.ns, "")}))
 }

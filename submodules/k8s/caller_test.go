@@ -19,64 +19,70 @@ func (c caller) open(ctx context.Context, verb string, r submodules.Request) (*s
 	return s.(*session), nil
 }
 
+// request is a pointer to the request type R.
+type request[R any] interface {
+	*R
+	submodules.AnyRequest
+}
+
 // do makes a call without a reply.
-func (c caller) do(ctx context.Context, verb string, r submodules.Request, call func(*session, context.Context) error) error {
-	_, err := reply(ctx, c, verb, r, func(s *session, ctx context.Context) (struct{}, error) { return struct{}{}, call(s, ctx) })
+func do[R any, P request[R]](ctx context.Context, c caller, verb string, r R, call func(*session, context.Context, R) error) error {
+	_, err := reply[R, struct{}, P](ctx, c, verb, r, func(s *session, ctx context.Context, r R) (struct{}, error) { return struct{}{}, call(s, ctx, r) })
 	return err
 }
 
 // reply makes a call and returns its reply.
-func reply[T any](ctx context.Context, c caller, verb string, r submodules.Request, call func(*session, context.Context) (T, error)) (none T, err error) {
-	s, err := c.open(ctx, verb, r)
+func reply[R, T any, P request[R]](ctx context.Context, c caller, verb string, r R, call func(*session, context.Context, R) (T, error)) (none T, err error) {
+	s, err := c.open(ctx, verb, *P(&r).Common())
 	if err != nil {
 		return none, err
 	}
 	defer s.Close()
-	return call(s, ctx)
+	return call(s, ctx, r)
 }
 
 func (c caller) ExportManifest(ctx context.Context, r submodules.Request) error {
-	return c.do(ctx, submodules.VerbExportManifest, r, (*session).ExportManifest)
+	return do(ctx, c, submodules.VerbExportManifest, r, (*session).ExportManifest)
 }
 
-func (c caller) Save(ctx context.Context, r submodules.Request) error {
-	return c.do(ctx, submodules.VerbSave, r, (*session).Save)
+func (c caller) Save(ctx context.Context, r submodules.SaveRequest) error {
+	return do(ctx, c, submodules.VerbSave, r, (*session).Save)
 }
 
-func (c caller) Load(ctx context.Context, r submodules.Request) error {
-	return c.do(ctx, submodules.VerbLoad, r, (*session).Load)
+func (c caller) Load(ctx context.Context, r submodules.LoadRequest) error {
+	return do(ctx, c, submodules.VerbLoad, r, (*session).Load)
 }
 
-func (c caller) Delete(ctx context.Context, r submodules.Request) error {
-	return c.do(ctx, submodules.VerbDelete, r, (*session).Delete)
+func (c caller) Delete(ctx context.Context, r submodules.DeleteRequest) error {
+	return do(ctx, c, submodules.VerbDelete, r, (*session).Delete)
 }
 
 func (c caller) Rollout(ctx context.Context, r submodules.Request) error {
-	return c.do(ctx, submodules.VerbRollout, r, (*session).Rollout)
+	return do(ctx, c, submodules.VerbRollout, r, (*session).Rollout)
 }
 
-func (c caller) Rollback(ctx context.Context, r submodules.Request) error {
-	return c.do(ctx, submodules.VerbRollback, r, (*session).Rollback)
+func (c caller) Rollback(ctx context.Context, r submodules.RollbackRequest) error {
+	return do(ctx, c, submodules.VerbRollback, r, (*session).Rollback)
 }
 
-func (c caller) Purge(ctx context.Context, r submodules.Request) error {
-	return c.do(ctx, submodules.VerbPurge, r, (*session).Purge)
+func (c caller) Purge(ctx context.Context, r submodules.PurgeRequest) error {
+	return do(ctx, c, submodules.VerbPurge, r, (*session).Purge)
 }
 
-func (c caller) Stop(ctx context.Context, r submodules.Request) error {
-	return c.do(ctx, submodules.VerbStop, r, (*session).Stop)
+func (c caller) Stop(ctx context.Context, r submodules.StopRequest) error {
+	return do(ctx, c, submodules.VerbStop, r, (*session).Stop)
 }
 
 func (c caller) Start(ctx context.Context, r submodules.Request) error {
-	return c.do(ctx, submodules.VerbStart, r, (*session).Start)
+	return do(ctx, c, submodules.VerbStart, r, (*session).Start)
 }
 
 func (c caller) Sync(ctx context.Context, r submodules.Request) error {
-	return c.do(ctx, submodules.VerbSync, r, (*session).Sync)
+	return do(ctx, c, submodules.VerbSync, r, (*session).Sync)
 }
 
 func (c caller) Restore(ctx context.Context, r submodules.Request) error {
-	return c.do(ctx, submodules.VerbRestore, r, (*session).Restore)
+	return do(ctx, c, submodules.VerbRestore, r, (*session).Restore)
 }
 
 func (c caller) List(ctx context.Context, r submodules.Request) ([]submodules.Component, error) {
@@ -91,7 +97,7 @@ func (c caller) Healthy(ctx context.Context, r submodules.Request) (bool, error)
 	return reply(ctx, c, submodules.VerbHealthy, r, (*session).Healthy)
 }
 
-func (c caller) Reqs(ctx context.Context, r submodules.Request) ([]submodules.Requirement, error) {
+func (c caller) Reqs(ctx context.Context, r submodules.ReqsRequest) ([]submodules.Requirement, error) {
 	return reply(ctx, c, submodules.VerbReqs, r, (*session).Reqs)
 }
 
@@ -99,7 +105,7 @@ func (c caller) Verify(ctx context.Context, r submodules.Request) ([]string, err
 	return reply(ctx, c, submodules.VerbVerify, r, (*session).Verify)
 }
 
-func (c caller) Repair(ctx context.Context, r submodules.Request) ([]string, error) {
+func (c caller) Repair(ctx context.Context, r submodules.RepairRequest) ([]string, error) {
 	return reply(ctx, c, submodules.VerbRepair, r, (*session).Repair)
 }
 

@@ -66,7 +66,7 @@ func TestChanges(t *testing.T) {
 	err = m.Start(ctx, request(replicas("two")))
 	require.ErrorIs(t, err, submodules.ErrContent)
 	require.ErrorContains(t, err, "with the override operator.yaml")
-	require.NoError(t, m.Rollback(ctx, request(replicas("two"))))
+	require.NoError(t, m.Rollback(ctx, submodules.RollbackRequest{Request: request(replicas("two"))}))
 	require.Contains(t, n.log(), "going on without the overrides")
 	require.Equal(t, web, uid("web"), "nothing replaced its pod")
 
@@ -83,10 +83,10 @@ func TestChanges(t *testing.T) {
 	healthy, err := m.Healthy(ctx, request(without))
 	require.NoError(t, err)
 	require.True(t, healthy, n.log())
-	require.NoError(t, m.Stop(ctx, request(without)))
+	require.NoError(t, m.Stop(ctx, submodules.StopRequest{Request: request(without)}))
 	require.NoError(t, m.Start(ctx, request(nil)))
 	require.Len(t, n.pods("other"), 1)
 	require.Len(t, n.pods("web"), 1)
 	require.Equal(t, "en", n.field(n.get("", "ConfigMap", "settings"), "data.LANGUAGE"))
-	require.NoError(t, m.Purge(ctx, request(nil)))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: request(nil)}))
 }

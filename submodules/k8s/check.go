@@ -20,7 +20,7 @@ import (
 
 // Check implements submodules.Checker: it takes the steps of rollout up to the first
 // change. A service is a workload.
-func (s *session) Check(ctx context.Context) (c submodules.Changes, err error) {
+func (s *session) Check(ctx context.Context, _ submodules.Request) (c submodules.Changes, err error) {
 	s.checking = true
 	r, inv, _, err := s.prepare(ctx, s.req, true)
 	if err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 )
 
@@ -50,19 +51,18 @@ func TestData(t *testing.T) {
 	second := n.manifests(claim, with("shop-data:2"))
 	require.NoError(t, m.Rollout(ctx, n.request(n.ns, second)))
 	require.Error(t, m.Rollout(ctx, n.request(n.ns, n.manifests(hasty(with("shop-data:3"))))), "and it drops the claim")
-	require.NoError(t, m.Rollback(ctx, n.request(n.ns, second)))
-	require.NoError(t, m.Stop(ctx, n.request(n.ns, second)))
+	require.NoError(t, m.Rollback(ctx, submodules.RollbackRequest{Request: n.request(n.ns, second)}))
+	require.NoError(t, m.Stop(ctx, submodules.StopRequest{Request: n.request(n.ns, second)}))
 	require.NoError(t, m.Start(ctx, n.request(n.ns, second)))
 	require.NoError(t, m.Rollout(ctx, n.request(n.ns, n.manifests(deployment("web", "shop-data:2")))), "and it drops the claim")
 	require.Equal(t, uid, n.get("", "PersistentVolumeClaim", "data").GetUID())
-	require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request(n.ns, "")}))
 	require.Equal(t, uid, n.get("", "PersistentVolumeClaim", "data").GetUID())
 	log, err := os.ReadFile(filepath.Join(data, "log"))
 	require.NoError(t, err)
 	require.Equal(t, "v1\nv2\nv3\nv2\n", string(log))
 	all := n.request(n.ns, "")
-	all.PurgeData = true
-	require.NoError(t, m.Purge(ctx, all))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: all, Data: true}))
 	require.Nil(t, n.get("", "PersistentVolumeClaim", "data"))
 }
 
@@ -97,16 +97,15 @@ spec:
     spec: {storageClassName: %s, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}`, n.ns)
 	require.NoError(t, m.Rollout(ctx, n.request(n.ns, n.manifests(set, configMap("one")))))
 	uid := n.get("", "PersistentVolumeClaim", "data-db-0").GetUID()
-	require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request(n.ns, "")}))
 	require.Nil(t, n.get("apps", "StatefulSet", "db"))
 	claim := n.get("", "PersistentVolumeClaim", "data-db-0")
 	require.NotNil(t, claim)
 	require.Equal(t, uid, claim.GetUID())
 
 	all := n.request(n.ns, "")
-	all.PurgeData = true
 	for range 2 {
-		require.NoError(t, m.Purge(ctx, all))
+		require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: all, Data: true}))
 		claim = n.get("", "PersistentVolumeClaim", "data-db-0")
 		require.True(t, claim == nil || claim.GetDeletionTimestamp() != nil)
 		require.NotNil(t, n.get("", "PersistentVolumeClaim", "data-dbs-0"), "another's")
@@ -173,7 +172,7 @@ spec:
 	require.NoError(t, err)
 	require.Equal(t, "there is Thing/theirs in it", why)
 	require.NoError(t, n.c.Remove(ctx, foreign, ""))
-	require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request(n.ns, "")}))
 	gone, err := n.c.Get(ctx, cluster.ID{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition", Name: "things." + group})
 	require.NoError(t, err)
 	require.Nil(t, gone)

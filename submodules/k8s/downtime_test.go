@@ -21,9 +21,9 @@ func TestDowntime(t *testing.T) {
 	recreated := func(image string) string {
 		return strings.Replace(deployment("web", image), "{rollingUpdate: {maxUnavailable: 0, maxSurge: 1}}", "{type: Recreate}", 1)
 	}
-	call := func(verb string, do func(*session, context.Context) error, docs ...string) (map[string]submodules.Downtime, error) {
-		list, err := reply(t.Context(), m, verb, n.request(n.ns, n.manifests(docs...)), func(s *session, ctx context.Context) ([]submodules.Downtime, error) {
-			err := do(s, ctx)
+	call := func(verb string, do func(*session, context.Context, submodules.Request) error, docs ...string) (map[string]submodules.Downtime, error) {
+		list, err := reply(t.Context(), m, verb, n.request(n.ns, n.manifests(docs...)), func(s *session, ctx context.Context, r submodules.Request) ([]submodules.Downtime, error) {
+			err := do(s, ctx, r)
 			return s.Downtimes(ctx, err != nil), err
 		})
 		down := map[string]submodules.Downtime{}
@@ -58,8 +58,10 @@ func TestDowntime(t *testing.T) {
 	web = down["deployment/web"]
 	require.False(t, web.Down.IsZero())
 	require.True(t, web.Up.IsZero())
-	down, err = call(submodules.VerbRollback, (*session).Rollback, recreated("shop-down:2"), deployment("stock", "shop-down:2"))
+	down, err = call(submodules.VerbRollback, func(s *session, ctx context.Context, r submodules.Request) error {
+		return s.Rollback(ctx, submodules.RollbackRequest{Request: r})
+	}, recreated("shop-down:2"), deployment("stock", "shop-down:2"))
 	require.NoError(t, err)
 	require.True(t, down["deployment/web"].Up.After(web.Down), "%+v", down)
-	require.NoError(t, m.Purge(t.Context(), n.request(n.ns, "")))
+	require.NoError(t, m.Purge(t.Context(), submodules.PurgeRequest{Request: n.request(n.ns, "")}))
 }

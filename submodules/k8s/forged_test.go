@@ -54,7 +54,7 @@ func TestForgedOnANode(t *testing.T) {
 		text := strings.Replace(forged, "name: mender-app-"+shop, "name: mender-app-"+evil+"\n  namespace: "+n.ns, 1)
 		text = strings.Replace(text, "{mender-app.io/inventory: "+shop+"}", "{mender-app.io/inventory: "+evil+", mender-app.io/app: "+shop+"}", 1)
 		n.Apply(t, strings.Replace(text, "data: {app: "+shop+"}", "data: {app: "+evil+"}", 1))
-		require.NoError(t, m.Purge(ctx, n.request(evil, taken)))
+		require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request(evil, taken)}))
 		require.Equal(t, precious.GetResourceVersion(), n.get("", "ConfigMap", "precious").GetResourceVersion())
 	})
 
@@ -82,7 +82,7 @@ func TestForgedOnANode(t *testing.T) {
 		require.NoError(t, in(other).Rollout(ctx, n.request(evil, over)))
 	})
 
-	require.NoError(t, m.Purge(ctx, n.request(shop, taken)))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request(shop, taken)}))
 	require.NotNil(t, n.get("", "ConfigMap", "precious"), "it was there before the shop")
 	require.Nil(t, n.get("", "ConfigMap", "mender-app-"+shop))
 }

@@ -27,20 +27,19 @@ func (s *session) images(ctx context.Context) (*containerd.Store, error) {
 	return store, nil
 }
 
-// wanted returns the reference and the identity of the image named by the request's
-// URL.
-func wanted(r submodules.Request) (ref string, want imagestore.Identity, err error) {
-	if ref, _ = submodules.SplitURL(r.URL); ref == "" {
-		return "", want, noURL(r.URL)
+// wanted returns the reference and the identity of the image that a URL of a request
+// names.
+func wanted(r submodules.Request, url string) (ref string, want imagestore.Identity, err error) {
+	if ref, _ = submodules.SplitURL(url); ref == "" {
+		return "", want, noURL(url)
 	}
-	want, err = imagestore.Wanted(r)
+	want, err = imagestore.Wanted(r, url)
 	return ref, want, err
 }
 
 // Load implements submodules.Session.
-func (s *session) Load(ctx context.Context) error {
-	r := s.req
-	if _, _, err := wanted(r); err != nil {
+func (s *session) Load(ctx context.Context, r submodules.LoadRequest) error {
+	if _, _, err := wanted(r.Request, r.URL); err != nil {
 		return err
 	}
 	q, err := imagestore.NewLoadRequest(r)
@@ -137,9 +136,8 @@ func (s *session) pin(ctx context.Context, app string, r *release) error {
 }
 
 // Save implements submodules.Session.
-func (s *session) Save(ctx context.Context) error {
-	r := s.req
-	ref, want, err := wanted(r)
+func (s *session) Save(ctx context.Context, r submodules.SaveRequest) error {
+	ref, want, err := wanted(r.Request, r.URL)
 	if err != nil {
 		return err
 	}
@@ -154,7 +152,7 @@ func (s *session) Save(ctx context.Context) error {
 }
 
 // List implements submodules.Session.
-func (s *session) List(ctx context.Context) ([]submodules.Component, error) {
+func (s *session) List(ctx context.Context, _ submodules.Request) ([]submodules.Component, error) {
 	store, err := s.images(ctx)
 	if err != nil {
 		return nil, err
@@ -176,9 +174,8 @@ func (s *session) List(ctx context.Context) ([]submodules.Component, error) {
 }
 
 // Delete implements submodules.Session.
-func (s *session) Delete(ctx context.Context) error {
-	r := s.req
-	ref, want, err := wanted(r)
+func (s *session) Delete(ctx context.Context, r submodules.DeleteRequest) error {
+	ref, want, err := wanted(r.Request, r.URL)
 	if err != nil {
 		return err
 	}
@@ -227,7 +224,7 @@ func (s *session) unpush(ctx context.Context, store *containerd.Store, remove fu
 }
 
 // Verify implements submodules.Session.
-func (s *session) Verify(ctx context.Context) ([]string, error) {
+func (s *session) Verify(ctx context.Context, _ submodules.Request) ([]string, error) {
 	store, err := s.images(ctx)
 	if err != nil {
 		return nil, err
@@ -263,7 +260,7 @@ func (s *session) Verify(ctx context.Context) ([]string, error) {
 }
 
 // Sync implements submodules.Session.
-func (s *session) Sync(ctx context.Context) error {
+func (s *session) Sync(ctx context.Context, _ submodules.Request) error {
 	store, err := s.images(ctx)
 	if err != nil {
 		return err

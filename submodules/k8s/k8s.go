@@ -126,12 +126,14 @@ func (s *session) namespace() string {
 func (s *session) pause() time.Duration { return 500 * time.Millisecond }
 
 // Rollout implements submodules.Session.
-func (s *session) Rollout(ctx context.Context) error { return s.rollout(ctx, s.req, true) }
+func (s *session) Rollout(ctx context.Context, _ submodules.Request) error {
+	return s.rollout(ctx, s.req, true)
+}
 
 // Rollback implements submodules.Session. The objects only the failed release had are
 // those in the inventory that the release in the request's Dir lacks; FailedDir is
 // not needed.
-func (s *session) Rollback(ctx context.Context) error {
+func (s *session) Rollback(ctx context.Context, _ submodules.RollbackRequest) error {
 	err := s.rollout(ctx, s.req, false)
 	if len(s.req.Overrides) == 0 || !errors.Is(err, submodules.ErrContent) || ctx.Err() != nil {
 		return err
@@ -148,19 +150,23 @@ func (s *session) Downtimes(ctx context.Context, failed bool) []submodules.Downt
 }
 
 // Stop implements submodules.Session.
-func (s *session) Stop(ctx context.Context) error { return s.stop(ctx, s.req.App) }
+func (s *session) Stop(ctx context.Context, _ submodules.StopRequest) error {
+	return s.stop(ctx, s.req.App)
+}
 
 // Start implements submodules.Session.
-func (s *session) Start(ctx context.Context) error { return s.start(ctx, s.req.App, s.req.Dir) }
+func (s *session) Start(ctx context.Context, _ submodules.Request) error {
+	return s.start(ctx, s.req.App, s.req.Dir)
+}
 
 // Alive implements submodules.Session.
-func (s *session) Alive(ctx context.Context) (bool, error) {
+func (s *session) Alive(ctx context.Context, _ submodules.Request) (bool, error) {
 	st, err := s.explained(ctx)
 	return st.alive, err
 }
 
 // Healthy implements submodules.Session.
-func (s *session) Healthy(ctx context.Context) (bool, error) {
+func (s *session) Healthy(ctx context.Context, _ submodules.Request) (bool, error) {
 	st, err := s.explained(ctx)
 	return st.healthy, err
 }
@@ -175,8 +181,8 @@ func (s *session) explained(ctx context.Context) (state, error) {
 }
 
 // Purge implements submodules.Session.
-func (s *session) Purge(ctx context.Context) error {
-	if err := s.purge(ctx, s.req.App, s.req.PurgeData); err != nil {
+func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
+	if err := s.purge(ctx, s.req.App, r.Data); err != nil {
 		return err
 	}
 	store, err := s.images(ctx)
@@ -192,7 +198,7 @@ func (s *session) Purge(ctx context.Context) error {
 }
 
 // Render implements submodules.Renderer. It does not show encrypted objects.
-func (s *session) Render(ctx context.Context) ([]byte, error) {
+func (s *session) Render(ctx context.Context, _ submodules.Request) ([]byte, error) {
 	r, err := s.readRelease(ctx, s.req.App, s.req.Dir, true)
 	if err != nil {
 		return nil, err
@@ -214,13 +220,13 @@ func (s *session) Render(ctx context.Context) ([]byte, error) {
 }
 
 // ExportManifest implements submodules.Session.
-func (s *session) ExportManifest(ctx context.Context) error {
+func (s *session) ExportManifest(ctx context.Context, _ submodules.Request) error {
 	return s.export(ctx, s.req.App, s.req.Dir)
 }
 
 // Reqs implements submodules.Session: it needs no command, but an API server and a
 // containerd that answer.
-func (s *session) Reqs(ctx context.Context) ([]submodules.Requirement, error) {
+func (s *session) Reqs(ctx context.Context, r submodules.ReqsRequest) ([]submodules.Requirement, error) {
 	err := s.c.Retry(ctx, func() error {
 		_, err := s.c.Disco.ServerVersion()
 		return err
@@ -228,8 +234,8 @@ func (s *session) Reqs(ctx context.Context) ([]submodules.Requirement, error) {
 	if err != nil {
 		return nil, submodules.Mark(err, submodules.ErrRequirement)
 	}
-	if s.req.HasOption(submodules.OptionSecrets) {
-		if err := s.set.Secrets.Check(ctx, s.req.Recipients); err != nil {
+	if r.Secrets {
+		if err := s.set.Secrets.Check(ctx, r.Recipients); err != nil {
 			return nil, submodules.Mark(err, submodules.ErrRequirement)
 		}
 	}
@@ -240,10 +246,10 @@ func (s *session) Reqs(ctx context.Context) ([]submodules.Requirement, error) {
 }
 
 // Restore implements submodules.Session: the cluster keeps its Secrets.
-func (s *session) Restore(context.Context) error { return nil }
+func (s *session) Restore(_ context.Context, _ submodules.Request) error { return nil }
 
 // Storage implements submodules.Session.
-func (s *session) Storage(ctx context.Context) ([]string, error) {
+func (s *session) Storage(ctx context.Context, _ submodules.Request) ([]string, error) {
 	store, err := s.images(ctx)
 	if err != nil {
 		return nil, err
@@ -252,7 +258,7 @@ func (s *session) Storage(ctx context.Context) ([]string, error) {
 }
 
 // Engine implements submodules.Session: the version is the API server's.
-func (s *session) Engine(ctx context.Context) (submodules.Engine, error) {
+func (s *session) Engine(ctx context.Context, _ submodules.Request) (submodules.Engine, error) {
 	e := submodules.Engine{Name: "kubernetes"}
 	err := s.c.Retry(ctx, func() error {
 		v, err := s.c.Disco.ServerVersion()

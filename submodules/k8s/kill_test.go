@@ -127,7 +127,7 @@ func TestKilled(t *testing.T) {
 				n, m, settled := at(t)
 				n.killed(p, nil, "ROLLOUT", n.ns, v2)
 				if i%2 == 0 {
-					require.NoError(t, m.Rollback(ctx, n.request(n.ns, v1)))
+					require.NoError(t, m.Rollback(ctx, submodules.RollbackRequest{Request: n.request(n.ns, v1)}))
 					settled("v1")
 				} else {
 					require.NoError(t, m.Rollout(ctx, n.request(n.ns, v2)))
@@ -142,7 +142,7 @@ func TestKilled(t *testing.T) {
 				n, m, settled := at(t)
 				n.killed("rollout.pruned:1", nil, "ROLLOUT", n.ns, v2)
 				n.killed(p, nil, "ROLLBACK", n.ns, v1, v2)
-				require.NoError(t, m.Rollback(ctx, n.request(n.ns, v1)))
+				require.NoError(t, m.Rollback(ctx, submodules.RollbackRequest{Request: n.request(n.ns, v1)}))
 				settled("v1")
 			})
 		}
@@ -155,7 +155,7 @@ func TestKilled(t *testing.T) {
 				settled("v1")
 			}
 			for _, p := range start {
-				require.NoError(t, m.Stop(ctx, n.request(n.ns, v1)))
+				require.NoError(t, m.Stop(ctx, submodules.StopRequest{Request: n.request(n.ns, v1)}))
 				require.Empty(t, n.pods("web"))
 				n.killed(p, nil, "START", n.ns, v1)
 				require.NoError(t, m.Start(ctx, n.request(n.ns, v1)))
@@ -169,7 +169,7 @@ func TestKilled(t *testing.T) {
 				m := n.module()
 				require.NoError(t, m.Rollout(ctx, n.request(n.ns, three)))
 				n.killed(p, nil, "PURGE", n.ns)
-				require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
+				require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request(n.ns, "")}))
 				o, err := n.c.Get(ctx, cluster.ID{Kind: "Namespace", Name: n.ns})
 				require.NoError(t, err)
 				require.Nil(t, o)
@@ -190,20 +190,19 @@ func TestLoadKilled(t *testing.T) {
 	img := n.Image(t, "probe:any", nil, "RUN="+n.ns)
 	request := func(url string) submodules.Request {
 		r := n.request(app, "")
-		r.URL, r.Path, r.Stdin = url, "-", bytes.NewReader(img.Archive)
 		r.Components = []submodules.Component{component(url, img)}
 		return r
 	}
 	whole := func() {
 		t.Helper()
-		require.NoError(t, m.Load(ctx, request(url)))
+		require.NoError(t, m.Load(ctx, submodules.LoadRequest{Request: request(url), URL: url, Path: "-", Stdin: bytes.NewReader(img.Archive)}))
 		problems, err := m.Verify(ctx, request(url))
 		require.NoError(t, err)
 		require.Empty(t, problems)
 	}
 	gone := func() {
 		t.Helper()
-		require.NoError(t, m.Delete(ctx, request(url+"@"+img.Config.String())))
+		require.NoError(t, m.Delete(ctx, submodules.DeleteRequest{Request: request(url + "@" + img.Config.String()), URL: url + "@" + img.Config.String()}))
 		list, err := m.List(ctx, request(""))
 		require.NoError(t, err)
 		require.Empty(t, list)

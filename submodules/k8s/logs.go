@@ -12,40 +12,41 @@ import (
 
 // Logs implements submodules.Logger. An instance is a pod, or a container of a pod that
 // has several. Kubernetes does not keep standard error apart.
-func (s *session) Logs(ctx context.Context, each func(submodules.LogLine) error) error {
-	sources, err := s.logSources(ctx)
+func (s *session) Logs(ctx context.Context, r submodules.LogsRequest, each func(submodules.LogLine) error) error {
+	list := func(ctx context.Context) ([]servicelog.Source, error) { return s.logSources(ctx, r.Service) }
+	sources, err := list(ctx)
 	if err == nil && len(sources) == 0 {
 		err = fmt.Errorf("application %s has no pods", s.req.App)
-		if s.req.Service != "" {
-			err = fmt.Errorf("application %s has no pods of a service %s (a service is a workload, such as deployment/web)", s.req.App, s.req.Service)
+		if r.Service != "" {
+			err = fmt.Errorf("application %s has no pods of a service %s (a service is a workload, such as deployment/web)", s.req.App, r.Service)
 		}
 		return submodules.Mark(err, submodules.ErrNotFound)
 	}
 	if err != nil {
 		return err
 	}
-	reader := servicelog.Reader{Open: s.openLog, Tail: submodules.DefaultLogLines, List: s.logSources}
-	if s.req.LogLines != nil {
-		reader.Tail = *s.req.LogLines
+	reader := servicelog.Reader{Open: s.openLog, Tail: submodules.DefaultLogLines, List: list}
+	if r.Lines != nil {
+		reader.Tail = *r.Lines
 	}
 	reader.Each = func(c servicelog.Source, l servicelog.Line) error {
 		return each(submodules.LogLine{Service: c.Service, Instance: c.Name, At: l.At, Stream: "stdout", Text: l.Text})
 	}
 	reader.Failed = func(c servicelog.Source, err error) { s.log("no log of %s: %v", c.Name, err) }
-	if s.req.HasOption(submodules.OptionFollow) {
+	if r.Follow {
 		return reader.Follow(ctx)
 	}
 	return reader.Print(ctx)
 }
 
-// logSources returns the containers whose logs are requested.
-func (s *session) logSources(ctx context.Context) (all []servicelog.Source, err error) {
+// logSources returns the containers whose logs are requested; service "" means all.
+func (s *session) logSources(ctx context.Context, service string) (all []servicelog.Source, err error) {
 	st, err := s.inspect(ctx, s.req.App)
 	if err != nil {
 		return nil, err
 	}
 	for _, w := range st.workloads {
-		if s.req.Service != "" && s.req.Service != w.service() {
+		if service != "" && service != w.service() {
 			continue
 		}
 		for i := range w.pods {

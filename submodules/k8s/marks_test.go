@@ -54,7 +54,7 @@ func TestForgedInventory(t *testing.T) {
 			require.ErrorIs(t, err, submodules.ErrContent)
 			require.Equal(t, before, a.get(shopList))
 			require.NoError(t, m.Rollout(ctx, a.request("shop", take)))
-			require.NoError(t, m.Purge(ctx, a.request("shop", take)))
+			require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: a.request("shop", take)}))
 			require.NotNil(t, a.get(precious), "it was there before the application")
 			require.Nil(t, a.get(shopList))
 		})
@@ -63,7 +63,7 @@ func TestForgedInventory(t *testing.T) {
 			a, m := start(t)
 			a.put(shopList, fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"mender-app-shop","namespace":"default","uid":"f",
 				"labels":{"mender-app.io/inventory":"shop","mender-app.io/app":"evil"}},"data":{"app":"shop"},"binaryData":{"inventory.json.gz":%q}}`, data))
-			require.NoError(t, m.Purge(ctx, a.request("shop", take)))
+			require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: a.request("shop", take)}))
 			require.NotNil(t, a.get(precious))
 			require.NoError(t, m.Rollout(ctx, a.request("shop", take)))
 		})
@@ -73,7 +73,7 @@ func TestForgedInventory(t *testing.T) {
 		a.put(precious, `{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"precious","namespace":"default","uid":"p","labels":{"mender-app.io/app":"shop"}}}`)
 		a.put(shopList, fmt.Sprintf(`{"kind":"ConfigMap","apiVersion":"v1","metadata":{"name":"mender-app-shop","namespace":"default","uid":"f",
 			"labels":{"mender-app.io/inventory":"shop"}},"data":{"app":"shop"},"binaryData":{"inventory.json.gz":%q}}`, inventoryText(t, "default")))
-		require.NoError(t, m.Purge(ctx, a.request("shop", take)))
+		require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: a.request("shop", take)}))
 		require.Nil(t, a.get(precious), "an inventory without the label is read")
 	})
 }

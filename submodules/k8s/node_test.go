@@ -133,12 +133,10 @@ func component(url string, img kube.Image) submodules.Component {
 func (n *node) load(m caller, app, url string, env ...string) submodules.Component {
 	n.t.Helper()
 	img := n.Image(n.t, "probe:any", nil, env...)
-	r := n.request(app, "")
-	r.URL, r.Path, r.Stdin = url, "-", bytes.NewReader(img.Archive)
+	r := submodules.LoadRequest{Request: n.request(app, ""), URL: url, Path: "-", Stdin: bytes.NewReader(img.Archive)}
 	require.NoError(n.t, m.Load(context.Background(), r))
 	n.t.Cleanup(func() {
-		r := n.request(app, "")
-		r.URL = url + "@" + img.Config.String()
+		r := submodules.DeleteRequest{Request: n.request(app, ""), URL: url + "@" + img.Config.String()}
 		_ = n.module().Delete(context.Background(), r)
 	})
 	return component(url, img)

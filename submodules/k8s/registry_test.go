@@ -119,21 +119,20 @@ func TestRegistry(t *testing.T) {
 	n.set.Registry, err = containerd.NewRegistry("registry://edge:wrong@"+reg.host+"/edge", "")
 	require.NoError(t, err)
 	wrong := n.Image(t, "probe:any", nil, "WRONG="+n.ns)
-	r := n.request(app, "")
-	r.URL, r.Path, r.Stdin = "shop-"+n.ns+":0", "-", bytes.NewReader(wrong.Archive)
+	load := submodules.LoadRequest{Request: n.request(app, ""), URL: "shop-" + n.ns + ":0", Path: "-", Stdin: bytes.NewReader(wrong.Archive)}
 	m := n.module()
-	err = m.Load(ctx, r)
+	err = m.Load(ctx, load)
 	require.ErrorIs(t, err, submodules.ErrRequirement)
 	require.ErrorContains(t, err, "registry "+reg.host+": push ")
 	require.NotContains(t, err.Error(), "wrong@")
-	r.URL += "@" + wrong.Config.String()
-	require.NoError(t, m.Delete(ctx, r)) // and says that the registry does not let it
+	load.URL += "@" + wrong.Config.String()
+	require.NoError(t, m.Delete(ctx, submodules.DeleteRequest{Request: load.Request, URL: load.URL})) // and says that the registry does not let it
 	require.NotEmpty(t, n.log())
 
 	n.set.Registry, err = containerd.NewRegistry("registry://edge:s3cret@"+reg.host+"/edge", "")
 	require.NoError(t, err)
 	m = n.module()
-	_, err = m.Reqs(ctx, n.request(app, ""))
+	_, err = m.Reqs(ctx, submodules.ReqsRequest{Request: n.request(app, "")})
 	require.NoError(t, err)
 	// Names of the test's own, so that containerd has none of it by chance.
 	one, two := "shop-"+n.ns+":1", "shop-"+n.ns+":2"
@@ -148,7 +147,7 @@ func TestRegistry(t *testing.T) {
 		return ref
 	}
 	first, second := n.manifests(deployment("web", one)), n.manifests(deployment("web", two))
-	r = n.request(app, first)
+	r := n.request(app, first)
 	r.Components = []submodules.Component{c1}
 	require.NoError(t, m.Rollout(ctx, r))
 	require.Equal(t, "v1", n.answer("web"))
@@ -165,14 +164,14 @@ func TestRegistry(t *testing.T) {
 
 	t.Log("a registry that lost everything gets back what a release needs")
 	reg.stop()
-	_, err = m.Reqs(ctx, n.request(app, ""))
+	_, err = m.Reqs(ctx, submodules.ReqsRequest{Request: n.request(app, "")})
 	require.ErrorIs(t, err, submodules.ErrRequirement)
 	require.ErrorContains(t, err, "registry "+reg.host)
 	reg.start()
 	problems, err = m.Verify(ctx, r)
 	require.NoError(t, err)
 	require.Equal(t, []string{one + ": it is not in the registry " + reg.host + "/edge/"}, problems)
-	require.NoError(t, m.Rollback(ctx, r))
+	require.NoError(t, m.Rollback(ctx, submodules.RollbackRequest{Request: r}))
 	require.Equal(t, "v1", n.answer("web"))
 	require.Equal(t, ref1, image())
 	require.True(t, reg.has(ref1))
@@ -180,14 +179,12 @@ func TestRegistry(t *testing.T) {
 
 	t.Log("what a release does not need any more leaves the registry")
 	again := n.request(app, "")
-	again.URL, again.Components = two, []submodules.Component{c2}
-	again.Path = "-"
-	require.NoError(t, m.Load(ctx, again)) // it is on the node: nothing is read
+	again.Components = []submodules.Component{c2}
+	require.NoError(t, m.Load(ctx, submodules.LoadRequest{Request: again, URL: two, Path: "-"})) // it is on the node: nothing is read
 	require.True(t, reg.has(ref2))
-	again.URL += "@" + c2.Digest.String()
-	require.NoError(t, m.Delete(ctx, again))
+	require.NoError(t, m.Delete(ctx, submodules.DeleteRequest{Request: again, URL: two + "@" + c2.Digest.String()}))
 	require.False(t, reg.has(ref2))
-	require.NoError(t, m.Purge(ctx, n.request(app, "")))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request(app, "")}))
 	require.False(t, reg.has(ref1))
 }
 

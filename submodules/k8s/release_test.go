@@ -61,9 +61,7 @@ func TestRelease(t *testing.T) {
 	require.ErrorContains(t, err, "probe v3 listens", "the pod's log")
 	require.ErrorContains(t, err, "Readiness probe failed", "its events")
 	require.NotNil(t, n.get("", "ConfigMap", "new"), "nothing is pruned before the release is healthy")
-	back := n.request(n.ns, second)
-	back.FailedDir = third
-	require.NoError(t, m.Rollback(ctx, back))
+	require.NoError(t, m.Rollback(ctx, submodules.RollbackRequest{Request: n.request(n.ns, second), FailedDir: third}))
 	_, failed = stop()
 	require.Zero(t, failed)
 	require.Equal(t, set, n.pods("web")[0].Metadata.OwnerReferences[0].UID)
@@ -77,7 +75,7 @@ func TestRelease(t *testing.T) {
 	require.ErrorContains(t, err, "CrashLoopBackOff")
 	require.ErrorContains(t, err, "probe v4 exits with status 3")
 	t.Logf("found after %s: %v", time.Since(began).Round(100*time.Millisecond), err)
-	require.NoError(t, m.Rollback(ctx, n.request(n.ns, second)))
+	require.NoError(t, m.Rollback(ctx, submodules.RollbackRequest{Request: n.request(n.ns, second)}))
 	require.Equal(t, "v2", n.answer("web"))
 
 	t.Log("what was shipped comes back")
@@ -89,7 +87,7 @@ func TestRelease(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, string(want), string(got))
 
-	require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request(n.ns, "")}))
 	o, err := n.c.Get(ctx, cluster.ID{Kind: "Namespace", Name: n.ns})
 	require.NoError(t, err)
 	require.Nil(t, o, "the namespace was made for the application, and is empty")
@@ -122,5 +120,5 @@ func TestServerDown(t *testing.T) {
 	start()
 	require.NoError(t, <-done)
 	require.Contains(t, n.log(), "answers again")
-	require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request(n.ns, "")}))
 }

@@ -84,11 +84,11 @@ func TestRepair(t *testing.T) {
 	r.loseBlob()
 	require.Contains(t, fmt.Sprint(r.verify()), "its blob")
 	pod := r.pods("web")[0].Metadata.UID
-	req := r.call(r.ns, t.TempDir())
+	req := submodules.RepairRequest{Request: r.call(r.ns, ""), Work: t.TempDir()}
 	_, err := r.m.Repair(ctx, req)
 	require.ErrorIs(t, err, submodules.ErrContent)
 	require.ErrorContains(t, err, "mender-app verify --repair --from")
-	req.Path = r.source()
+	req.Source = r.source()
 	apps, err := r.m.Repair(ctx, req)
 	require.NoError(t, err)
 	require.Empty(t, apps)
@@ -98,7 +98,7 @@ func TestRepair(t *testing.T) {
 	t.Log("a file that was unpacked: the application is stopped")
 	r.emptyFile()
 	require.Contains(t, fmt.Sprint(r.verify()), "etc/env has 0 bytes")
-	apps, err = r.m.Repair(ctx, r.call(r.ns, t.TempDir()))
+	apps, err = r.m.Repair(ctx, submodules.RepairRequest{Request: r.call(r.ns, ""), Work: t.TempDir()})
 	require.NoError(t, err)
 	require.Empty(t, r.pods("web"))
 	r.again(apps)
@@ -108,20 +108,19 @@ func TestRepair(t *testing.T) {
 		"spec": {"terminationGracePeriodSeconds": 1, "containers": [{"name": "c", "image": %q, "imagePullPolicy": "Never"}]}}`, r.ns, r.ref))
 	require.Contains(t, r.Kubectl("-n", r.ns, "wait", "--for=condition=Ready", "pod/stray", "--timeout=180s"), "condition met")
 	r.emptyFile()
-	_, err = r.m.Repair(ctx, r.call(r.ns, t.TempDir()))
+	_, err = r.m.Repair(ctx, submodules.RepairRequest{Request: r.call(r.ns, ""), Work: t.TempDir()})
 	require.ErrorIs(t, err, submodules.ErrContent)
 	require.ErrorContains(t, err, "pod stray in "+r.ns+" is no application's")
 	require.Equal(t, "v1", r.answer("web"))
 	require.Contains(t, r.Kubectl("-n", r.ns, "delete", "pod", "stray", "--timeout=180s"), "deleted")
-	apps, err = r.m.Repair(ctx, r.call(r.ns, t.TempDir()))
+	apps, err = r.m.Repair(ctx, submodules.RepairRequest{Request: r.call(r.ns, ""), Work: t.TempDir()})
 	require.NoError(t, err)
 	r.again(apps)
 
 	t.Log("what a load that a power cut ended left is loaded again")
-	require.NoError(t, r.m.Stop(ctx, r.call(r.ns, r.dir)))
+	require.NoError(t, r.m.Stop(ctx, submodules.StopRequest{Request: r.call(r.ns, r.dir)}))
 	r.emptyFile()
-	load := r.call(r.ns, "")
-	load.URL, load.Path, load.Options = r.ref, filepath.Join(r.source(), "image"), []string{submodules.OptionDistrust}
+	load := submodules.LoadRequest{Request: r.call(r.ns, ""), URL: r.ref, Path: filepath.Join(r.source(), "image"), Distrust: true}
 	require.NoError(t, r.m.Load(ctx, load))
 	require.Empty(t, r.verify())
 	require.NoError(t, r.m.Start(ctx, r.call(r.ns, r.dir)))
@@ -142,8 +141,7 @@ func TestRepairKilled(t *testing.T) {
 			r.loseBlob()
 			dir := t.TempDir()
 			r.killedWith([]string{submodules.EnvComponents + "=" + components}, point, nil, "REPAIR", r.ns, dir, r.source())
-			req := r.call(r.ns, dir)
-			req.Options = []string{submodules.OptionFinish}
+			req := submodules.RepairRequest{Request: r.call(r.ns, ""), Work: dir, Finish: true}
 			apps, err := r.m.Repair(ctx, req)
 			require.NoError(t, err)
 			r.again(apps)

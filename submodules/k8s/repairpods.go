@@ -18,13 +18,13 @@ import (
 
 // Repair implements submodules.Session. Applications that run from damaged files are
 // stopped as by STOP; the caller's ROLLOUT starts them again.
-func (s *session) Repair(ctx context.Context) ([]string, error) {
+func (s *session) Repair(ctx context.Context, r submodules.RepairRequest) ([]string, error) {
 	store, err := s.images(ctx)
 	if err != nil {
 		return nil, err
 	}
 	store.SetLog(s.log)
-	q, err := imagestore.NewRepairRequest(s.req)
+	q, err := imagestore.NewRepairRequest(r)
 	if err != nil {
 		return nil, err
 	}

@@ -94,6 +94,6 @@ func TestEncryptedSecrets(t *testing.T) {
 	require.NotContains(t, err.Error(), "hunter2")
 	a.refuseSecrets("")
 
-	require.NoError(t, m.Purge(ctx, submodules.Request{App: "shop", Log: req.Log}))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: submodules.Request{App: "shop", Log: req.Log}}))
 	require.Nil(t, a.get(at))
 }

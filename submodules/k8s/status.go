@@ -14,7 +14,7 @@ import (
 
 // Status implements submodules.Reporter. A service is a workload, and an instance is one
 // of its pods.
-func (s *session) Status(ctx context.Context) (submodules.Status, error) {
+func (s *session) Status(ctx context.Context, _ submodules.Request) (submodules.Status, error) {
 	st, err := s.inspect(ctx, s.req.App)
 	if err != nil {
 		return submodules.Status{}, err

@@ -46,7 +46,7 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "sh
 	require.Len(t, n.pods("web"), 2)
 
 	for range 2 { // the second changes nothing
-		require.NoError(t, m.Stop(ctx, n.request(n.ns, dir)))
+		require.NoError(t, m.Stop(ctx, submodules.StopRequest{Request: n.request(n.ns, dir)}))
 		require.Empty(t, n.pods("web"))
 		require.Empty(t, n.pods("bare"))
 		require.Empty(t, n.pods("ds"))
@@ -65,7 +65,7 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "sh
 	require.True(t, ok, n.log())
 
 	t.Log("a ROLLOUT starts what was stopped")
-	require.NoError(t, m.Stop(ctx, n.request(n.ns, dir)))
+	require.NoError(t, m.Stop(ctx, submodules.StopRequest{Request: n.request(n.ns, dir)}))
 	require.NoError(t, m.Rollout(ctx, n.request(n.ns, dir)))
 	require.Len(t, n.pods("ds"), 1)
 
@@ -76,6 +76,6 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: "sh
 	require.ErrorContains(t, err, "Job/job")
 	require.ErrorContains(t, err, "exits with status 7")
 	require.NotEqual(t, old, n.get("batch", "Job", "job").GetUID())
-	require.NoError(t, m.Rollback(ctx, n.request(n.ns, dir)))
-	require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
+	require.NoError(t, m.Rollback(ctx, submodules.RollbackRequest{Request: n.request(n.ns, dir)}))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request(n.ns, "")}))
 }

@@ -19,8 +19,8 @@ func (c caller) Check(ctx context.Context, r submodules.Request) (submodules.Cha
 	return reply(ctx, c, submodules.VerbCheck, r, (*session).Check)
 }
 
-func (c caller) Logs(ctx context.Context, r submodules.Request, each func(submodules.LogLine) error) error {
-	return c.do(ctx, submodules.VerbLogs, r, func(s *session, ctx context.Context) error { return s.Logs(ctx, each) })
+func (c caller) Logs(ctx context.Context, r submodules.LogsRequest, each func(submodules.LogLine) error) error {
+	return do(ctx, c, submodules.VerbLogs, r, func(s *session, ctx context.Context, r submodules.LogsRequest) error { return s.Logs(ctx, r, each) })
 }
 
 // TestView holds what an operator sees of an application: STATUS, LOGS and CHECK.
@@ -87,14 +87,13 @@ func TestView(t *testing.T) {
 	require.Equal(t, submodules.Service{Name: "deployment/web", Instance: pod, Health: submodules.Healthy, Since: web.Since}, web)
 
 	t.Log("what it says, and what the next pod says")
-	r = n.request(n.ns, "")
-	r.Service = "deployment/nothing"
-	require.ErrorIs(t, m.Logs(ctx, r, nil), submodules.ErrNotFound)
-	r.Service, r.Options = "deployment/web", []string{submodules.OptionFollow}
+	logs := submodules.LogsRequest{Request: n.request(n.ns, ""), Service: "deployment/nothing"}
+	require.ErrorIs(t, m.Logs(ctx, logs, nil), submodules.ErrNotFound)
+	logs.Service, logs.Follow = "deployment/web", true
 	following, cancel := context.WithCancel(ctx)
 	defer cancel()
 	said := map[string]string{} // the first line of each pod
-	err = m.Logs(following, r, func(l submodules.LogLine) error {
+	err = m.Logs(following, logs, func(l submodules.LogLine) error {
 		require.Equal(t, "deployment/web", l.Service)
 		require.False(t, l.At.IsZero())
 		if _, ok := said[l.Instance]; !ok {
@@ -114,7 +113,7 @@ func TestView(t *testing.T) {
 	}
 
 	t.Log("one that is stopped, and one that crashes")
-	require.NoError(t, m.Stop(ctx, n.request(n.ns, first)))
+	require.NoError(t, m.Stop(ctx, submodules.StopRequest{Request: n.request(n.ns, first)}))
 	st, err = m.Status(ctx, n.request(n.ns, ""))
 	require.NoError(t, err)
 	require.Contains(t, st.Services, submodules.Service{Name: "deployment/web", Health: submodules.Down, Failure: "is stopped"})
@@ -136,5 +135,5 @@ func TestView(t *testing.T) {
 		}
 	}
 	require.True(t, found, "%+v", st.Services)
-	require.NoError(t, m.Purge(ctx, n.request(n.ns, "")))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request(n.ns, "")}))
 }

@@ -123,7 +123,7 @@ type call struct {
 
 func (call) Close() error { return nil }
 
-func (f call) Engine(context.Context) (submodules.Engine, error) {
+func (f call) Engine(_ context.Context, _ submodules.Request) (submodules.Engine, error) {
 	version := "20.10.24"
 	if data, err := os.ReadFile(filepath.Join(f.dir, "engine")); err == nil {
 		version = strings.TrimSpace(string(data))
@@ -135,24 +135,24 @@ func (f fake) image(app string, d digest.Digest) string {
 	return filepath.Join(f.dir, "images", app+"-"+d.Hex())
 }
 
-func (f call) Load(context.Context) error {
+func (f call) Load(_ context.Context, r submodules.LoadRequest) error {
 	var content []byte
 	var err error
-	if f.req.Path == "-" {
-		content, err = io.ReadAll(f.req.Stdin)
+	if r.Path == "-" {
+		content, err = io.ReadAll(r.Stdin)
 	} else {
-		content, err = os.ReadFile(f.req.Path)
+		content, err = os.ReadFile(r.Path)
 	}
 	if err != nil {
 		return err
 	}
-	if c, ok := f.req.Component(f.req.URL); ok && f.req.Path == os.DevNull {
+	if c, ok := f.req.Component(r.URL); ok && r.Path == os.DevNull {
 		_, err := os.Stat(f.image(f.req.App, c.Digest)) // another name for the same image
 		return err
 	}
 	got := digest.Of(content)
-	if c, ok := f.req.Component(f.req.URL); ok && c.Digest != "" && c.Digest != got {
-		return submodules.Mark(fmt.Errorf("%s is %s, not %s", f.req.URL, got, c.Digest), submodules.ErrContent)
+	if c, ok := f.req.Component(r.URL); ok && c.Digest != "" && c.Digest != got {
+		return submodules.Mark(fmt.Errorf("%s is %s, not %s", r.URL, got, c.Digest), submodules.ErrContent)
 	}
 	if err := os.MkdirAll(filepath.Join(f.dir, "images"), 0o755); err != nil {
 		return err
@@ -160,7 +160,7 @@ func (f call) Load(context.Context) error {
 	return os.WriteFile(f.image(f.req.App, got), content, 0o644)
 }
 
-func (f call) List(context.Context) (list []submodules.Component, err error) {
+func (f call) List(_ context.Context, _ submodules.Request) (list []submodules.Component, err error) {
 	files, err := filepath.Glob(f.image(f.req.App, "*"))
 	for _, file := range files {
 		d, err := digest.FromHex(strings.TrimPrefix(filepath.Base(file), f.req.App+"-"))
@@ -172,7 +172,7 @@ func (f call) List(context.Context) (list []submodules.Component, err error) {
 	return list, err
 }
 
-func (f call) Delete(context.Context) error {
+func (f call) Delete(_ context.Context, r submodules.DeleteRequest) error {
 	if len(f.req.Components) != 1 {
 		return nil // other names still need it
 	}
@@ -232,8 +232,8 @@ func (f fake) up(r submodules.Request) error {
 	return nil
 }
 
-func (f call) Rollout(context.Context) error  { return f.up(f.req) }
-func (f call) Rollback(context.Context) error { return f.up(f.req) }
+func (f call) Rollout(_ context.Context, _ submodules.Request) error          { return f.up(f.req) }
+func (f call) Rollback(_ context.Context, _ submodules.RollbackRequest) error { return f.up(f.req) }
 
 // Downtimes are in the file downtimes.
 func (f call) Downtimes(context.Context, bool) (list []submodules.Downtime) {
@@ -243,7 +243,7 @@ func (f call) Downtimes(context.Context, bool) (list []submodules.Downtime) {
 	return list
 }
 
-func (f call) Purge(context.Context) error {
+func (f call) Purge(_ context.Context, r submodules.PurgeRequest) error {
 	if err := os.Remove(f.running(f.req.App)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
@@ -254,19 +254,19 @@ func (f call) Purge(context.Context) error {
 	return err
 }
 
-func (f call) Alive(context.Context) (bool, error) {
+func (f call) Alive(_ context.Context, _ submodules.Request) (bool, error) {
 	_, err := os.Stat(f.running(f.req.App))
 	return err == nil, nil
 }
 
-func (f call) Healthy(context.Context) (bool, error) {
+func (f call) Healthy(_ context.Context, _ submodules.Request) (bool, error) {
 	text, err := os.ReadFile(f.running(f.req.App))
 	return err == nil && !strings.Contains(string(text), "sick"), nil
 }
 
-func (f call) Status(ctx context.Context) (st submodules.Status, err error) {
-	st.Alive, _ = f.Alive(ctx)
-	if st.Healthy, _ = f.Healthy(ctx); !st.Alive {
+func (f call) Status(ctx context.Context, _ submodules.Request) (st submodules.Status, err error) {
+	st.Alive, _ = f.Alive(ctx, f.req)
+	if st.Healthy, _ = f.Healthy(ctx, f.req); !st.Alive {
 		return st, nil
 	}
 	data, err := os.ReadFile(filepath.Join(f.dir, "services"))
@@ -281,7 +281,7 @@ func (f call) Status(ctx context.Context) (st submodules.Status, err error) {
 	return st, nil
 }
 
-func (f call) Logs(ctx context.Context, each func(submodules.LogLine) error) error {
+func (f call) Logs(ctx context.Context, r submodules.LogsRequest, each func(submodules.LogLine) error) error {
 	for done := 0; ; time.Sleep(20 * time.Millisecond) {
 		data, err := os.ReadFile(filepath.Join(f.dir, "logs"))
 		if err != nil {
@@ -296,14 +296,14 @@ func (f call) Logs(ctx context.Context, each func(submodules.LogLine) error) err
 				return err
 			}
 		}
-		if done = len(data); !f.req.HasOption(submodules.OptionFollow) || ctx.Err() != nil {
+		if done = len(data); !r.Follow || ctx.Err() != nil {
 			return ctx.Err()
 		}
 	}
 }
 
 // Check refuses a compose file with the word "invalid". Its one service is web.
-func (f call) Check(context.Context) (c submodules.Changes, err error) {
+func (f call) Check(_ context.Context, _ submodules.Request) (c submodules.Changes, err error) {
 	compose, err := os.ReadFile(filepath.Join(f.req.Dir, "compose.yaml"))
 	if err != nil {
 		return c, err
@@ -328,7 +328,7 @@ func (f call) Check(context.Context) (c submodules.Changes, err error) {
 }
 
 // Render prints the compose file and the overrides, one after the other.
-func (f call) Render(context.Context) ([]byte, error) {
+func (f call) Render(_ context.Context, _ submodules.Request) ([]byte, error) {
 	text, err := os.ReadFile(filepath.Join(f.req.Dir, "compose.yaml"))
 	for _, o := range f.req.Overrides {
 		text = append(append(text, '\n'), o.Text...)
@@ -336,7 +336,7 @@ func (f call) Render(context.Context) ([]byte, error) {
 	return text, err
 }
 
-func (f call) Verify(context.Context) (problems []string, err error) {
+func (f call) Verify(_ context.Context, _ submodules.Request) (problems []string, err error) {
 	for _, c := range f.req.Components {
 		content, err := os.ReadFile(f.image(f.req.App, c.Digest))
 		if err != nil || digest.Of(content) != c.Digest {
@@ -346,7 +346,7 @@ func (f call) Verify(context.Context) (problems []string, err error) {
 	return problems, nil
 }
 
-func (f call) Reqs(context.Context) ([]submodules.Requirement, error) {
+func (f call) Reqs(_ context.Context, r submodules.ReqsRequest) ([]submodules.Requirement, error) {
 	var list []submodules.Requirement
 	if data, err := os.ReadFile(filepath.Join(f.dir, "reqs")); err == nil {
 		for _, word := range strings.Fields(string(data)) {
@@ -356,11 +356,11 @@ func (f call) Reqs(context.Context) ([]submodules.Requirement, error) {
 	return list, nil
 }
 
-// Repair takes undamaged components from f.req.Path, as a sub-module does.
-func (f call) Repair(context.Context) (apps []string, err error) {
+// Repair takes undamaged components from r.Source, as a sub-module does.
+func (f call) Repair(_ context.Context, r submodules.RepairRequest) (apps []string, err error) {
 	sources := map[digest.Digest][]byte{}
-	if f.req.Path != "" {
-		files, err := filepath.Glob(filepath.Join(f.req.Path, "*"))
+	if r.Source != "" {
+		files, err := filepath.Glob(filepath.Join(r.Source, "*"))
 		if err != nil {
 			return nil, err
 		}
@@ -389,34 +389,34 @@ func (f call) Repair(context.Context) (apps []string, err error) {
 }
 
 // Restore records that it was called.
-func (f call) Restore(context.Context) error {
+func (f call) Restore(_ context.Context, _ submodules.Request) error {
 	return os.WriteFile(filepath.Join(f.dir, "restored-"+f.req.App), nil, 0o644)
 }
 
-func (f call) Storage(context.Context) ([]string, error) {
+func (f call) Storage(_ context.Context, _ submodules.Request) ([]string, error) {
 	return []string{f.dir}, nil
 }
 
-func (f call) Sync(context.Context) error { return nil }
-func (f call) Stop(context.Context) error {
+func (f call) Sync(_ context.Context, _ submodules.Request) error { return nil }
+func (f call) Stop(_ context.Context, r submodules.StopRequest) error {
 	if err := os.Remove(f.running(f.req.App)); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
 }
-func (f call) Start(context.Context) error { return f.up(f.req) }
+func (f call) Start(_ context.Context, _ submodules.Request) error { return f.up(f.req) }
 
-func (f call) Save(context.Context) error {
+func (f call) Save(_ context.Context, r submodules.SaveRequest) error {
 	content, err := os.ReadFile(f.image(f.req.App, f.req.Components[0].Digest))
 	if err != nil {
 		return submodules.Mark(err, submodules.ErrNotFound)
 	}
-	return os.WriteFile(f.req.Path, content, 0o600)
+	return os.WriteFile(r.Path, content, 0o600)
 }
 
 // Volumes are made by ROLLOUT, START, or with the option make.
-func (f call) Volumes(context.Context) (list []submodules.Volume, err error) {
-	if f.req.HasOption(submodules.OptionMake) {
+func (f call) Volumes(_ context.Context, r submodules.VolumesRequest) (list []submodules.Volume, err error) {
+	if r.Make {
 		if err := f.makeVolumes(f.req.App); err != nil {
 			return nil, err
 		}
@@ -447,6 +447,6 @@ func (f fake) makeVolumes(app string) error {
 	return nil
 }
 
-func (f call) ExportManifest(context.Context) error {
+func (f call) ExportManifest(_ context.Context, _ submodules.Request) error {
 	return errors.New("not here")
 }
