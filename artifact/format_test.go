@@ -61,6 +61,7 @@ func TestFormat(t *testing.T) {
 	require.NoError(t, err)
 	doc := string(b)
 	require.ElementsMatch(t, fields(Metadata{}), firstColumn(t, doc, "Metadata fields"))
+	require.ElementsMatch(t, fields(Made{}), firstColumn(t, doc, "Made fields"))
 	require.ElementsMatch(t, fields(Component{}), firstColumn(t, doc, "Component fields"))
 	require.ElementsMatch(t, fields(Variant{}), firstColumn(t, doc, "Variant fields"))
 	require.ElementsMatch(t, fields(Layer{}), firstColumn(t, doc, "Layer fields"))

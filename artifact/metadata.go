@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
@@ -48,6 +49,28 @@ type Metadata struct {
 	// Statement is a JSON object that package statement reads: a signed statement
 	// of what the application is; nil for none.
 	Statement json.RawMessage `json:"statement,omitempty"`
+	// Made says what the artifact was made from; nil if its maker did not say. It is for
+	// build hosts: devices do not read it.
+	Made *Made `json:"made,omitempty"`
+}
+
+// Made says what an artifact was made from.
+type Made struct {
+	By   string `json:"by"`             // the program and its version
+	Time string `json:"time,omitempty"` // RFC 3339, in UTC; "" if the maker was told no time
+	// Inputs is the SHA-256 of all that decides what the artifact does: artifacts with
+	// the same inputs need not be made again. Only its maker knows how to compute it.
+	Inputs digest.Digest `json:"inputs"`
+	// Over are the artifacts whose images the deltas build on.
+	Over []MadeOver `json:"over,omitempty"`
+}
+
+// MadeOver is an artifact that another one was made over.
+type MadeOver struct {
+	Name string `json:"name"`
+	// Digest is the SHA-256 of a list of the artifact's images: the digest of each in hex and a
+	// newline, sorted. It is the same however the images travel.
+	Digest digest.Digest `json:"digest"`
 }
 
 // ComponentImage is the type of a component that is a container image. A component

@@ -23,6 +23,7 @@ type metadataJSON struct {
 	Sizes      *inString[*Sizes]          `json:"sizes,omitempty"`
 	Policy     *inString[json.RawMessage] `json:"policy,omitempty"`
 	Statement  *inString[json.RawMessage] `json:"statement,omitempty"`
+	Made       *inString[*Made]           `json:"made,omitempty"`
 }
 
 // metadataFields is Metadata without its methods.
@@ -45,6 +46,9 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 	if m.Statement != nil {
 		w.Statement = &inString[json.RawMessage]{m.Statement}
 	}
+	if m.Made != nil {
+		w.Made = &inString[*Made]{m.Made}
+	}
 	switch {
 	case len(m.Env) == 0:
 	case m.Version == VersionReference:
@@ -62,14 +66,15 @@ func (m *Metadata) UnmarshalJSON(b []byte) error {
 	var components inString[[]Component]
 	var sizes inString[*Sizes]
 	var policy, statement inString[json.RawMessage]
+	var made inString[*Made]
 	w := metadataJSON{
-		metadataFields: (*metadataFields)(m), Env: &env, Components: &components, Sizes: &sizes, Policy: &policy, Statement: &statement,
+		metadataFields: (*metadataFields)(m), Env: &env, Components: &components, Sizes: &sizes, Policy: &policy, Statement: &statement, Made: &made,
 	}
 	if err := strictjson.Unmarshal(b, &w); err != nil {
 		return err
 	}
 	m.Env, m.Reboot, m.Components, m.Sizes = env.value, bool(w.Reboot), components.value, sizes.value
-	m.Policy, m.Statement = policy.value, statement.value
+	m.Policy, m.Statement, m.Made = policy.value, statement.value, made.value
 	return nil
 }
 

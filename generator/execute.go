@@ -12,13 +12,15 @@ import (
 // payload is the payload of the artifact, in temporary files, and what the metadata
 // says of it.
 type payload struct {
-	images     string        // path; "" if no images are shipped
-	manifests  string        // path
-	digest     digest.Digest // of the manifests
-	components []artifact.Component
-	sealed     bool     // there are encrypted secrets among the manifests
-	recipients []string // of those encrypted here
-	sizes      artifact.Sizes
+	images    string        // path; "" if no images are shipped
+	manifests string        // path
+	digest    digest.Digest // of the manifests
+	// manifestsFile is the SHA-256 of the manifests payload.
+	manifestsFile digest.Digest
+	components    []artifact.Component
+	sealed        bool     // there are encrypted secrets among the manifests
+	recipients    []string // of those encrypted here
+	sizes         artifact.Sizes
 }
 
 // execute encodes, packs and writes, in the order of the plan. It returns the size

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/generator/bases"
@@ -104,7 +103,7 @@ func Releases(ctx context.Context, o Options) ([]bases.Release, error) {
 func (o *Options) releases(ctx context.Context) ([]bases.Release, error) {
 	return bases.Find(ctx, o.Images.Releases, bases.Wanted{
 		Application: o.Application.Name, Platform: o.Application.Platform,
-		Name: o.Artifact.Name, Output: o.Build.Output, Version: o.Artifact.Software.In,
+		Name: o.Artifact.Name, Release: o.Artifact.Software.Version, Output: o.Build.Output, Version: o.Artifact.Software.In,
 	})
 }
 
@@ -119,7 +118,7 @@ func (r *run) fromReleases(ctx context.Context, images []foundImage) error {
 		return err
 	}
 	if len(releases) == 0 {
-		r.note("there is no older release of %s in %s: all images travel whole", r.Application.Name, strings.Join(r.Images.Releases.Dirs, ", "))
+		r.first = true
 	}
 	for _, rel := range releases {
 		r.older.Artifacts = append(r.older.Artifacts, rel.Path)

@@ -18,6 +18,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/output"
@@ -33,7 +34,17 @@ type Result struct {
 	// Unpublished is where the artifact is before Publish; "" without Build.Hold.
 	Unpublished string
 
-	Plan     *Plan
+	// Unchanged: an artifact of this name was made from the same before. It is the
+	// result, and nothing was made.
+	Unchanged bool
+
+	// Manifests are the files that are shipped, before variables are added and secrets
+	// encrypted. NotShipped are the files and directories of the manifests directory that
+	// stay here whole.
+	Manifests  []manifests.Shipped
+	NotShipped []string
+
+	Plan     *Plan  // nil if it is unchanged
 	Sent     []Sent // of each of the plan's components; nil after a dry run
 	Warnings []string
 
@@ -83,7 +94,22 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	images, layers, err := r.collectImages(ctx, used)
+	images, err := r.collectImages(ctx, used)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := r.kept(ctx, images, used)
+	if err != nil {
+		return nil, err
+	}
+	if kept != nil && !dry && !r.reports() {
+		result, err := r.unchanged(ctx, kept, nil)
+		return r.finish(result, err)
+	}
+	if r.first && kept == nil {
+		r.note("there is no older release of %s in %s: all images travel whole", r.Application.Name, strings.Join(r.Images.Releases.Dirs, ", "))
+	}
+	images, layers, err := r.readLayers(ctx, images)
 	if err != nil {
 		return nil, err
 	}
@@ -91,26 +117,36 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	result := &Result{Path: r.Build.Output, Plan: &p.Plan}
-	if !dry {
-		if result.Sent, err = r.execute(ctx, p, used); err == nil {
-			err = r.strict()
-		}
-		result.written = r.written
-		if err != nil {
-			result.Discard()
-			return nil, err
-		}
-	}
-	result.Warnings = r.warnings
 	switch {
 	case dry:
-	case r.Build.Hold:
-		result.Unpublished = r.written[len(r.written)-1].Content()
-	default:
-		return result, result.Publish()
+		return &Result{Path: r.Build.Output, Plan: &p.Plan, Unchanged: kept != nil, Manifests: r.shipped, NotShipped: r.left, Warnings: r.warnings}, nil
+	case kept != nil:
+		result, err := r.unchanged(ctx, kept, p)
+		return r.finish(result, err)
 	}
-	return result, nil
+	result := &Result{Path: r.Build.Output, Plan: &p.Plan}
+	if result.Sent, err = r.execute(ctx, p, used); err == nil {
+		err = r.strict()
+	}
+	result.written = r.written
+	if err != nil {
+		result.Discard()
+		return nil, err
+	}
+	result.Unpublished = r.written[len(r.written)-1].Content()
+	return r.finish(result, nil)
+}
+
+// finish publishes a result, unless Build.Hold leaves that to the caller.
+func (r *run) finish(result *Result, err error) (*Result, error) {
+	if err != nil {
+		return nil, err
+	}
+	result.Warnings, result.Manifests, result.NotShipped = r.warnings, r.shipped, r.left
+	if r.Build.Hold {
+		return result, nil
+	}
+	return result, result.Publish()
 }
 
 // run has what all steps of one call of Generate need.
@@ -124,11 +160,15 @@ type run struct {
 	warnings   []string
 	notes      []string          // those of the warnings that are no reason to stop
 	tree       string            // the manifests as they are shipped: the manifests directory, or a copy
-	ignored    func(string) bool // whether a file of the manifests directory is not shipped
-	written    []*output.File    // complete files, the artifact last
+	ignore     *manifests.Ignore // what of the manifests directory is not shipped
+	shipped    []manifests.Shipped
+	left       []string       // what of the manifests directory is not shipped, by its names there
+	written    []*output.File // complete files, the artifact last
 
 	reads []string    // the features that the devices have; nil: all
 	limit decodeLimit // of what they take to decode the deltas
+	first bool        // older releases were looked for, and there are none
+	made  *artifact.Made
 
 	cache       *source.Cache // nil: nothing is kept
 	cacheFailed bool          // and it was said
@@ -193,28 +233,34 @@ func (r *run) prepareManifests(ctx context.Context) (*manifests.Found, error) {
 	if err := r.checkServices(used); err != nil {
 		return nil, err
 	}
+	if err := r.shipManifests(used); err != nil {
+		return nil, err
+	}
+	if err := r.listManifests(); err != nil {
+		return nil, err
+	}
 	if err := r.suspectManifests(used); err != nil {
 		return nil, err
 	}
 	return used, r.strict()
 }
 
-// collectImages finds the images and their bases, and reads all their layers.
-func (r *run) collectImages(ctx context.Context, used *manifests.Found) (images []foundImage, layers source.Layers, err error) {
+// collectImages finds the images and their bases.
+func (r *run) collectImages(ctx context.Context, used *manifests.Found) (images []foundImage, err error) {
 	r.opener = &source.Opener{Platform: r.Application.Platform, TempDir: r.temp, Config: r.Build.Sources, Cache: r.cache}
 	r.opener.Progress = func(what string, done, total int64) { r.tell("fetch", what, done, total) }
 	r.opener.Attestations = r.Build.SBOM != ""
 	if err := r.olderContent(ctx); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if images, err = r.find(ctx, used); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if err := r.checkUses(images, used); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	r.checkHealth(images, used)
-	return r.readLayers(ctx, images)
+	return images, nil
 }
 
 // makePlan decides how everything travels, and refuses what the devices cannot read.
@@ -293,7 +339,7 @@ func (r *run) readManifests(ctx context.Context) (*manifests.Found, error) {
 	switch r.Application.Orchestrator {
 	case Compose:
 		o := r.Application.Compose
-		o.Encrypt, o.Ignored = encrypt, r.ignored
+		o.Encrypt, o.Ignored = encrypt, r.ignore.Ignored
 		if o.Files, err = r.inTree(o.Files); err != nil {
 			return nil, err
 		}

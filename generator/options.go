@@ -143,6 +143,13 @@ type Build struct {
 	// with SLSA provenance; "" writes none.
 	SBOM       string
 	Provenance string
+	// Taken are directories of releases. A release there of the artifact's name is kept if
+	// it was made from the same, and refused otherwise; nil: those of Images.Releases.
+	Taken []string
+	// Split: other artifacts of the same name are for devices with other releases.
+	Split bool
+	// Replace makes an artifact anew whose name is taken, unless others build on it.
+	Replace bool
 }
 
 // Pair is an image and the base of its delta, if it has one. Several pairs with
@@ -239,6 +246,9 @@ func (o Options) checked() (Options, error) {
 	}
 	if o.Build.Output == "" {
 		return o, &UsageError{Text: "no output path"}
+	}
+	if o.Build.Taken == nil {
+		o.Build.Taken = o.Images.Releases.Directories()
 	}
 	dir, err := checkOutput(o.Build.Output)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/generator/sbom"
 	"github.com/mender-app/mender-app/generator/source"
@@ -61,8 +62,8 @@ type resource struct {
 func sha(d digest.Digest) map[string]string { return map[string]string{"sha256": d.Hex()} }
 
 // writeProvenance writes where the artifact comes from: images, bases and
-// manifests with their digests. artifact is the artifact's own digest.
-func (r *run) writeProvenance(w io.Writer, p *plan, out *payload, artifact digest.Digest) error {
+// manifests with their digests. made is the artifact's own digest.
+func (r *run) writeProvenance(w io.Writer, p *plan, out *payload, made digest.Digest) error {
 	var deps []resource
 	files := map[string]digest.Digest{} // digests of the files that images are in
 	add := func(f *source.Found, annotations map[string]any) error {
@@ -101,11 +102,7 @@ func (r *run) writeProvenance(w io.Writer, p *plan, out *payload, artifact diges
 			}
 		}
 	}
-	sum, err := fileDigest(out.manifests)
-	if err != nil {
-		return err
-	}
-	deps = append(deps, resource{Name: filepath.Base(out.manifests), Digest: sha(sum), Annotations: map[string]any{"role": "manifests"}})
+	deps = append(deps, resource{Name: artifact.ManifestsPayload, Digest: sha(out.manifestsFile), Annotations: map[string]any{"role": "manifests"}})
 	parameters := map[string]any{
 		"application": r.Application.Name, "artifact": r.Artifact.Name, "deviceTypes": r.Artifact.DeviceTypes,
 		"orchestrator": r.Application.Orchestrator, "platform": r.Application.Platform.String(), "images": images,
@@ -117,7 +114,7 @@ func (r *run) writeProvenance(w io.Writer, p *plan, out *payload, artifact diges
 	e.SetIndent("", "  ")
 	return e.Encode(inTotoStatement{
 		Type:          statementType,
-		Subject:       []resource{{Name: filepath.Base(r.Build.Output), Digest: sha(artifact)}},
+		Subject:       []resource{{Name: filepath.Base(r.Build.Output), Digest: sha(made)}},
 		PredicateType: provenanceType,
 		Predicate: slsaPredicate{
 			BuildDefinition: buildDefinition{BuildType: buildType, ExternalParameters: parameters, ResolvedDependencies: deps},

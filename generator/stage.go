@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/modules/policy"
 )
 
 // packManifests packs the manifests directory, with the variables added to its
@@ -44,37 +46,96 @@ func (r *run) packManifests(used *manifests.Found, p *payload) (err error) {
 		return err
 	}
 	p.manifests = f.Name()
+	if p.manifestsFile, err = fileDigest(p.manifests); err != nil {
+		return err
+	}
 	p.digest, p.sizes.ManifestsPayload, p.sizes.Manifests = size.Digest, size.Payload, size.Files
 	return nil
 }
 
-// openManifests checks what is shipped of the manifests directory. If something in it
-// is not shipped, r.tree becomes a copy without it.
+// openManifests makes the manifests directory readable as a device will have it: if a
+// part of it is ignored, r.tree becomes a copy without that part. Of a Compose project only
+// what is needed must be fit for a device (shipManifests); of others everything.
 func (r *run) openManifests() error {
 	dir := r.Application.ManifestsDir
-	ignore, err := manifests.ReadIgnore(dir)
-	if err == nil {
-		err = manifests.CheckTree(dir, ignore)
+	var err error
+	if r.ignore, err = manifests.ReadIgnore(dir); err != nil {
+		return r.inManifests(err)
 	}
-	r.tree, r.ignored = dir, ignore.Ignored
-	if err == nil && ignore != nil {
-		err = r.copyManifests(ignore)
+	r.tree = dir
+	if r.Application.Orchestrator != Compose {
+		if err := manifests.CheckTree(dir, r.ignore); err != nil {
+			return r.inManifests(err)
+		}
+	} else if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+		return fmt.Errorf("manifests directory %s is a file", dir)
+	}
+	if r.ignore != nil {
+		return r.inManifests(r.copyManifests("read", r.ignore))
+	}
+	return nil
+}
+
+// shipManifests makes r.tree a copy with what the device reads and nothing else: build
+// contexts, histories and reports stay here. What other orchestrators read is not known,
+// so all of it is shipped.
+func (r *run) shipManifests(used *manifests.Found) error {
+	if used == nil {
+		return nil
+	}
+	needs := append(slices.Clone(used.Needs), policyName, policy.HooksDir)
+	only, err := r.ignore.Select(r.tree, needs)
+	if err == nil {
+		err = manifests.CheckTree(r.tree, only)
+	}
+	if err == nil {
+		err = r.copyManifests("shipped", only)
 	}
 	return r.inManifests(err)
 }
 
-// copyManifests makes r.tree a copy. Its name is that of the directory, because that
-// is the name of a Compose project.
-func (r *run) copyManifests(ignore *manifests.Ignore) error {
-	dir, err := filepath.Abs(r.tree)
+// copyManifests makes r.tree a copy, in a directory of this name. The copy's own name is that
+// of the manifests directory, because that is the name of a Compose project.
+func (r *run) copyManifests(name string, ignore *manifests.Ignore) error {
+	dir, err := filepath.Abs(r.Application.ManifestsDir)
 	if err != nil {
 		return err
 	}
-	to := filepath.Join(r.temp, "shipped", filepath.Base(dir))
-	if err := manifests.CopyTree(dir, to, ignore); err != nil {
+	to := filepath.Join(r.temp, name, filepath.Base(dir))
+	if err := manifests.CopyTree(r.tree, to, ignore); err != nil {
 		return err
 	}
 	r.tree = to
+	return nil
+}
+
+// manyManifests is the size of manifests from which they are warned of, in bytes.
+const manyManifests = 1 << 20
+
+// listManifests finds out what is shipped, and what of the directory is not.
+func (r *run) listManifests() (err error) {
+	if r.shipped, err = manifests.List(r.tree); err != nil {
+		return err
+	}
+	if size := manifests.Size(r.shipped); size > manyManifests {
+		r.warn("%s of manifests travel to each device: %s; what no service needs can be named in %s", manifests.SizeText(size), manifests.Largest(r.shipped), manifests.IgnoreFile)
+	}
+	entries, err := os.ReadDir(r.Application.ManifestsDir)
+	if err != nil {
+		return fmt.Errorf("manifests directory: %w", err)
+	}
+	for _, e := range entries {
+		if e.Name() == manifests.IgnoreFile || slices.ContainsFunc(r.shipped, func(s manifests.Shipped) bool {
+			return s.Path == e.Name() || strings.HasPrefix(s.Path, e.Name()+"/")
+		}) {
+			continue
+		}
+		name := e.Name()
+		if e.IsDir() {
+			name += "/"
+		}
+		r.left = append(r.left, name)
+	}
 	return nil
 }
 
@@ -110,7 +171,7 @@ func (r *run) suspectManifests(used *manifests.Found) error {
 // changeManifests encrypts the secrets and adds the variables, in a copy.
 func (r *run) changeManifests(used *manifests.Found) error {
 	if r.tree == r.Application.ManifestsDir {
-		if err := r.copyManifests(nil); err != nil {
+		if err := r.copyManifests("shipped", nil); err != nil {
 			return err
 		}
 	}

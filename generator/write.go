@@ -128,6 +128,7 @@ func (r *run) metadata(p *plan, out *payload) ([]byte, error) {
 		Reboot:             app.Reboot,
 		Components:         out.components,
 		Sizes:              &out.sizes,
+		Made:               r.made,
 	}
 	for k, v := range app.Env {
 		if v == "" {

@@ -162,5 +162,9 @@ func usual(ts *testscript.TestScript, command string) string {
 			options = append(options, o)
 		}
 	}
+	if strings.Contains(command, "app-gen …") && !strings.Contains(command, "--artifact-name ") {
+		// It makes release 2 again, on which release 3 of an example before must not build.
+		command = "rm -f shop-3*.mender\n" + command
+	}
 	return strings.ReplaceAll(command, "app-gen …", "app-gen "+strings.Join(options, " "))
 }

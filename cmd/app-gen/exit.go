@@ -64,6 +64,8 @@ func exitCode(err error) int {
 		feature    *delta.FeatureError
 		old        *delta.OldError
 		mismatch   *delta.MismatchError
+		taken      *generator.TakenError
+		chain      *chainError
 		strict     *generator.StrictError
 	)
 	switch {
@@ -75,7 +77,7 @@ func exitCode(err error) int {
 		return exitWrite
 	case errors.As(err, &strict):
 		return exitStrict
-	case errors.As(err, &usage), errors.As(err, &genUsage):
+	case errors.As(err, &usage), errors.As(err, &genUsage), errors.As(err, &taken):
 		return exitUsage
 	case errors.As(err, &manifest), errors.As(err, &manifest2), errors.As(err, &policy):
 		return exitManifests
@@ -83,7 +85,7 @@ func exitCode(err error) int {
 		return exitNotShipped
 	case errors.As(err, &platform):
 		return exitPlatform
-	case errors.As(err, &damaged):
+	case errors.As(err, &damaged), errors.As(err, &chain):
 		return exitDamaged
 	case errors.As(err, &src), errors.Is(err, image.ErrFormat), errors.Is(err, image.ErrMissing), errors.Is(err, image.ErrMismatch), errors.Is(err, image.ErrTooLarge):
 		return exitImage

@@ -68,7 +68,7 @@ func rootCommand() *cobra.Command {
 	root.SilenceUsage = true
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(initCommand(), inspectCommand(), diffCommand(), deltaCommand(), manCommand())
+	root.AddCommand(initCommand(), releasesCommand(), inspectCommand(), diffCommand(), deltaCommand(), manCommand())
 	addCompletions(root)
 	usage.RefuseUnknown(root, func(c *cobra.Command, text, hint string) error {
 		return &usageError{text: text, hint: cmp.Or(hint, "see "+c.CommandPath()+" --help")}

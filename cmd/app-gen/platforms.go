@@ -176,10 +176,16 @@ func (t *target) generate(c *cobra.Command, dry bool) error {
 	if t.made, err = inspect.Artifact(c.Context(), t.result.Unpublished, keys, t.options.Build.TempDir); err != nil {
 		return fmt.Errorf("the new artifact does not read back: %w", err)
 	}
-	if t.made.Path = t.result.Path; t.stdout {
-		t.made.Path = standard
-	}
+	t.made.Path = t.path()
 	return nil
+}
+
+// path is where the artifact goes.
+func (t *target) path() string {
+	if t.stdout {
+		return standard
+	}
+	return t.result.Path
 }
 
 // discard removes unpublished files.

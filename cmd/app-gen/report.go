@@ -18,13 +18,16 @@ import (
 	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/inspect"
+	"github.com/mender-app/mender-app/generator/manifests"
 )
 
 // madeDocument is the output of --json for one artifact.
 type madeDocument struct {
-	Plan     planDocument         `json:"plan"`
-	Artifact *inspect.Description `json:"artifact,omitempty"`
-	Warnings []string             `json:"warnings,omitempty"`
+	Plan planDocument `json:"plan"`
+	// Unchanged: the artifact was made from the same before. There is no plan then.
+	Unchanged bool                 `json:"unchanged,omitempty"`
+	Artifact  *inspect.Description `json:"artifact,omitempty"`
+	Warnings  []string             `json:"warnings,omitempty"`
 }
 
 // report describes the new artifacts, as tables or as one JSON document. It prints to
@@ -45,13 +48,20 @@ func (f *genFlags) report(c *cobra.Command, targets []*target) error {
 		}
 		switch {
 		case f.json:
-			documents = append(documents, madeDocument{newPlanDocument(t.result), t.made, t.result.Warnings})
+			documents = append(documents, madeDocument{newPlanDocument(t.result), t.result.Unchanged, t.made, t.result.Warnings})
 			continue
 		case i > 0:
 			fmt.Fprintln(out)
 		}
+		if t.result.Unchanged && t.made == nil {
+			printPlan(out, t.result)
+		}
+		if t.result.Unchanged {
+			fmt.Fprintf(out, "%s: unchanged: artifact %s was made from the same before\n", t.path(), t.options.Artifact.Name)
+			continue
+		}
 		if t.made == nil {
-			printPlan(out, t.result.Plan)
+			printPlan(out, t.result)
 		} else {
 			printMade(out, t.result, t.made)
 		}
@@ -77,6 +87,8 @@ func printJSON(w io.Writer, v any) error {
 type planDocument struct {
 	*generator.Plan
 	Components []componentDocument `json:"components"`
+	Manifests  []manifests.Shipped `json:"manifests"`
+	NotShipped []string            `json:"not_shipped,omitempty"`
 }
 
 type componentDocument struct {
@@ -92,7 +104,10 @@ type variantDocument struct {
 }
 
 func newPlanDocument(r *generator.Result) planDocument {
-	d := planDocument{Plan: r.Plan}
+	d := planDocument{Plan: r.Plan, Manifests: r.Manifests, NotShipped: r.NotShipped}
+	if r.Plan == nil {
+		return d
+	}
 	for i, c := range r.Plan.Components {
 		doc := componentDocument{PlannedComponent: c}
 		for _, v := range c.Variants {
@@ -111,7 +126,8 @@ func newPlanDocument(r *generator.Result) planDocument {
 }
 
 // printPlan prints the plan of --dry-run.
-func printPlan(w io.Writer, p *generator.Plan) {
+func printPlan(w io.Writer, r *generator.Result) {
+	p := r.Plan
 	t := newColumns(w, "IMAGE", "SOURCE", "BASE", "LAYERS", "OMITTED", "UNPACKED")
 	for _, c := range p.Components {
 		var omitted int
@@ -140,6 +156,14 @@ func printPlan(w io.Writer, p *generator.Plan) {
 	}
 	t.print()
 	printComponents(w, p.Files)
+	m := newColumns(w, "SHIPPED WITH IT", "SIZE")
+	for _, f := range r.Manifests {
+		m.row("manifests/"+f.Path, bytesText(f.Size))
+	}
+	m.print()
+	if len(r.NotShipped) > 0 {
+		fmt.Fprintf(w, "not shipped, as no service mounts or includes it: %s\n", strings.Join(r.NotShipped, ", "))
+	}
 	printMap(w, "depends", alternatives(p.Depends))
 }
 
@@ -201,7 +225,27 @@ func printMade(w io.Writer, r *generator.Result, d *inspect.Description) {
 		}
 	}
 	printComponents(w, p.Files)
+	fmt.Fprintln(w, manifestsText(manifestsOf(d)))
 	fmt.Fprintf(w, "%s: %s, artifact %s for %s\n", d.Path, bytesText(d.Bytes), d.Name, strings.Join(d.DeviceTypes, ", "))
+}
+
+// manifestsOf are the manifests of an artifact.
+func manifestsOf(d *inspect.Description) (list []manifests.Shipped) {
+	for _, f := range d.Manifests {
+		list = append(list, manifests.Shipped{Path: f.Path, Size: f.Size})
+	}
+	return list
+}
+
+// manifestsText says in one line how much the manifests are.
+func manifestsText(list []manifests.Shipped) string {
+	switch len(list) {
+	case 0:
+		return "manifests: none"
+	case 1:
+		return "manifests: " + manifests.Largest(list)
+	}
+	return fmt.Sprintf("manifests: %d files, %s; the largest: %s", len(list), bytesText(manifests.Size(list)), manifests.Largest(list))
 }
 
 // variantBase names the base that a variant of an image needs on the device.
@@ -281,6 +325,12 @@ func printDescription(w io.Writer, d *inspect.Description) {
 	line("platform", m.Platform)
 	line("metadata", m.Version)
 	line("requires", strings.Join(m.Requires, ", "))
+	if made := m.Made; made != nil {
+		line("made by", strings.Join(slices.DeleteFunc([]string{made.By, made.Time}, func(s string) bool { return s == "" }), ", "))
+		for _, o := range made.Over {
+			line("made over", o.Name+" "+o.Digest.String())
+		}
+	}
 	line("secrets for", strings.Join(m.Recipients, ", "))
 	line("policy", string(m.Policy))
 	printMap(w, "env", m.Env)

@@ -46,7 +46,8 @@ func runScripts(t *testing.T, dir string) {
 				return err
 			}
 			e.Setenv("DOCS", docs)
-			e.Setenv("BASE", "--application-name shop --artifact-name shop-1 --device-type box --platform linux/amd64 --orchestrator docker-compose")
+			// Most scripts make one release many times, and --replace lets them.
+			e.Setenv("BASE", "--replace --application-name shop --artifact-name shop-1 --device-type box --platform linux/amd64 --orchestrator docker-compose")
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

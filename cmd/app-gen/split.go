@@ -68,6 +68,7 @@ func (f *genFlags) over(base string, releases []bases.Release, i int) *target {
 	for _, path := range []*string{&o.Build.Output, &o.Build.SBOM, &o.Build.Provenance} {
 		*path = strings.ReplaceAll(*path, basePlaceholder, name)
 	}
+	o.Build.Split, o.Build.Taken = true, append([]string{}, o.Images.Releases.Directories()...)
 	o.Images.Releases, o.Images.Fallback = bases.Options{}, false
 	if i >= 0 {
 		o.Images.Releases.Paths = []string{releases[i].Path}

@@ -15,10 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/artifact/mender"
-	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/version"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -35,11 +32,23 @@ type Options struct {
 // Any reports whether releases are asked for.
 func (o *Options) Any() bool { return len(o.Paths)+len(o.Dirs) > 0 }
 
+// Directories are all directories in which releases are looked for.
+func (o *Options) Directories() []string {
+	list := slices.Clone(o.Dirs)
+	for _, path := range o.Paths {
+		if info, err := os.Stat(path); err == nil && info.IsDir() {
+			list = append(list, path)
+		}
+	}
+	return list
+}
+
 // Wanted is the release that is being made, and what the older ones must match.
 type Wanted struct {
 	Application string
 	Platform    image.Platform
 	Name        string // of the artifact
+	Release     string // its version, as Version finds it; a newer release in a directory is no base
 	Output      string // the artifact that is written, which is no base of itself
 	// Version finds the release's version in what its artifact provides to Mender;
 	// it orders the releases. "" if the artifact does not say.
@@ -48,10 +57,10 @@ type Wanted struct {
 
 // Release is an older release of the application.
 type Release struct {
-	Path     string
-	Version  string                    // what it provides; "" if it does not say
-	artifact string                    // its name
-	names    map[image.Digest][]string // of its images
+	Path    string
+	Version string // what it provides; "" if it does not say
+	known   *Known
+	names   map[image.Digest][]string // of its images
 }
 
 // Error says which file cannot be a base, and what to do about it.
@@ -74,7 +83,8 @@ func (e *Error) Advice() string { return e.Hint }
 
 // Find reads the headers, never the payloads, of all releases that are asked for: first the named files,
 // then those of the directories, the newest first. A named file must be a release of
-// the application for the platform. In a directory, other files are ignored. Before the
+// the application for the platform. In a directory, other files are ignored, and so are
+// newer releases. A release that depends on the wanted one is never a base. Before the
 // first release, Options.Dirs have none; Options.Paths must.
 func Find(ctx context.Context, o Options, w Wanted) ([]Release, error) {
 	var list []Release
@@ -106,6 +116,9 @@ func Find(ctx context.Context, o Options, w Wanted) ([]Release, error) {
 		if err != nil {
 			return nil, &Error{Text: "--base " + path, Err: err}
 		}
+		if r.known.over(w.Version)[w.Name] {
+			return nil, &Error{Text: fmt.Sprintf("--base %s: %s builds on %s, which cannot build on it", path, r.known.Header.Name, w.Name), Hint: "name an older release, or give this one a new name"}
+		}
 		add(*r)
 	}
 	for _, dir := range o.Dirs {
@@ -125,8 +138,8 @@ func Find(ctx context.Context, o Options, w Wanted) ([]Release, error) {
 }
 
 // errFirst is wrapped by the error for a directory as it is before the first release for
-// the platform: without any artifact, or with that of the release itself, or with those
-// of other platforms alone.
+// the platform: without any artifact, or with that of the release itself, or with newer
+// ones or those of other platforms alone.
 var errFirst = errors.New("no artifact in it is for that platform")
 
 // otherPlatform begins what read says of an artifact for another platform.
@@ -150,7 +163,7 @@ func directory(ctx context.Context, dir string, w Wanted) ([]Release, error) {
 		switch {
 		case err != nil:
 			return nil, &Error{Text: path, Err: err, Hint: "take it out of the directory, or name the releases with --base"}
-		case why == "" && r.artifact == w.Name: // the one that is made now, of an earlier run
+		case why == "" && r.known.Header.Name == w.Name: // the one that is made now, of an earlier run
 		case why != "":
 			left = "; " + e.Name() + ": " + why
 			first = first && strings.HasPrefix(why, otherPlatform)
@@ -158,6 +171,7 @@ func directory(ctx context.Context, dir string, w Wanted) ([]Release, error) {
 			list = append(list, *r)
 		}
 	}
+	list = w.older(list)
 	if len(list) == 0 {
 		e := &Error{Text: fmt.Sprintf("%s has no release of %s for %s%s", dir, w.Application, w.Platform, left), Hint: "releases are files FILE.mender"}
 		if first {
@@ -171,31 +185,18 @@ func directory(ctx context.Context, dir string, w Wanted) ([]Release, error) {
 
 // read reads the header of an artifact. why says why it is not a base.
 func read(ctx context.Context, path string, w Wanted) (r *Release, why string, err error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, "", err
+	k, why, err := ReadKnown(ctx, path)
+	if k == nil {
+		return nil, why, err
 	}
-	defer f.Close()
-	a, err := mender.NewReader(metered.Reader(ctx, f, nil), mender.ReadOptions{})
-	if err != nil {
-		return nil, "", err
+	if k.Meta.ApplicationName != w.Application {
+		return nil, fmt.Sprintf("it is of the application %s, not %s", k.Meta.ApplicationName, w.Application), nil
 	}
-	h := a.Header()
-	if h.PayloadType != mender.PayloadTypeApp {
-		return nil, fmt.Sprintf("its payload type is %q, not %q", h.PayloadType, mender.PayloadTypeApp), nil
+	if p, err := image.ParsePlatform(k.Meta.Platform); err == nil && w.Platform.Match(p) == image.NoFit {
+		return nil, fmt.Sprintf(otherPlatform+"%s, not %s", k.Meta.Platform, w.Platform), nil
 	}
-	m, _, err := artifact.ParseMetadata(h.MetaData)
-	if err != nil {
-		return nil, "", err
-	}
-	if m.ApplicationName != w.Application {
-		return nil, fmt.Sprintf("it is of the application %s, not %s", m.ApplicationName, w.Application), nil
-	}
-	if p, err := image.ParsePlatform(m.Platform); err == nil && w.Platform.Match(p) == image.NoFit {
-		return nil, fmt.Sprintf(otherPlatform+"%s, not %s", m.Platform, w.Platform), nil
-	}
-	r = &Release{Path: path, Version: w.Version(h.Provides), artifact: h.Name, names: map[image.Digest][]string{}}
-	for _, c := range m.ImageComponents() {
+	r = &Release{Path: path, Version: w.Version(k.Header.Provides), known: k, names: map[image.Digest][]string{}}
+	for _, c := range k.Meta.ImageComponents() {
 		r.names[c.Digest] = append(r.names[c.Digest], c.URL)
 	}
 	return r, "", nil
@@ -206,13 +207,19 @@ func read(ctx context.Context, path string, w Wanted) (r *Release, why string, e
 func newestFirst(list []Release) {
 	ordered := !slices.ContainsFunc(list, func(r Release) bool { return version.Check(r.Version) != nil })
 	slices.SortFunc(list, func(a, b Release) int {
-		if ordered {
-			if n, err := version.Compare(b.Version, a.Version); err == nil && n != 0 {
-				return n
-			}
-		}
-		return cmp.Or(compareWords(b.Version, a.Version), compareWords(b.Path, a.Path))
+		return cmp.Or(compareVersions(b.Version, a.Version, ordered), compareWords(b.Path, a.Path))
 	})
+}
+
+// compareVersions compares two versions, if they are ordered by the rules of versions and
+// otherwise by their words and numbers.
+func compareVersions(a, b string, ordered bool) int {
+	if ordered {
+		if n, err := version.Compare(a, b); err == nil && n != 0 {
+			return n
+		}
+	}
+	return compareWords(a, b)
 }
 
 // compareWords compares texts, with the numbers in them by value.

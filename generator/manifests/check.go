@@ -33,7 +33,7 @@ func CheckTree(dir string, ignore *Ignore) error {
 	}
 	err = ignore.Walk(root.FS(), func(path string, d fs.DirEntry) error {
 		if n++; n > maxFiles {
-			return refuse(".", fmt.Sprintf("more than %d files", maxFiles), "is "+dir+" really the manifests directory? What is not to be shipped can be named in "+IgnoreFile)
+			return tooMany(dir)
 		}
 		switch {
 		case d.IsDir(), d.Type().IsRegular():
@@ -58,6 +58,10 @@ func CheckTree(dir string, ignore *Ignore) error {
 		return fmt.Errorf("manifests directory: %w", err)
 	}
 	return nil
+}
+
+func tooMany(dir string) error {
+	return &Error{Place: Place{File: "."}, Text: fmt.Sprintf("more than %d files", maxFiles), Hint: "is " + dir + " really the manifests directory? What is not to be shipped can be named in " + IgnoreFile}
 }
 
 // leaves reports whether a link at path (relative to the tree) points out of it.

@@ -72,7 +72,8 @@ func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) 
 	if err := c.readElsewhere(); err != nil {
 		return nil, err
 	}
-	c.found.Ship, c.found.Services = c.ship(), project.ServiceNames()
+	c.needed(project)
+	c.found.Ship, c.found.Services, c.found.Needs = c.ship(), project.ServiceNames(), needsOf(c.needs)
 	return &c.found, nil
 }
 
@@ -84,11 +85,12 @@ type composer struct {
 	used  map[string]string // variables that were looked up and found
 	unset map[string]bool   // variables without a default that were not found
 	read  map[string]string // files that are not secrets, relative to dir → who reads them
+	needs map[string]bool   // what the device reads, relative to dir
 	found Found
 }
 
 func newComposer(dir string, o ComposeOptions) *composer {
-	return &composer{dir: dir, opts: o, used: map[string]string{}, unset: map[string]bool{}, read: map[string]string{}}
+	return &composer{dir: dir, opts: o, used: map[string]string{}, unset: map[string]bool{}, read: map[string]string{}, needs: map[string]bool{}}
 }
 
 // files resolves which compose files make the project, as names inside dir.
@@ -140,6 +142,7 @@ func (c *composer) files() ([]string, error) {
 	if len(c.opts.Files) > 0 {
 		c.used["COMPOSE_FILE"] = strings.Join(names, string(os.PathListSeparator))
 	}
+	c.included(names, ".")
 	c.index = newIndex(c.dir, names)
 	return paths, nil
 }

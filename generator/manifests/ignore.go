@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/moby/patternmatcher"
@@ -22,7 +23,9 @@ const maxIgnoreFile = 1 << 20
 // Ignore says which files of a directory are not shipped. A nil *Ignore ignores
 // nothing.
 type Ignore struct {
-	matcher *patternmatcher.PatternMatcher
+	matcher *patternmatcher.PatternMatcher // nil: ignores nothing
+	kept    *patternmatcher.PatternMatcher // what the patterns with "!" name; nil: nothing
+	only    map[string]bool                // the files and directories that alone are shipped; nil: all
 }
 
 // ReadIgnore reads the IgnoreFile of a directory; nil if there is none.
@@ -55,13 +58,25 @@ func ReadIgnore(dir string) (*Ignore, error) {
 	if _, err := matcher.MatchesOrParentMatches("x"); err != nil { // compiles the patterns
 		return nil, bad(err)
 	}
-	return &Ignore{matcher}, nil
+	var kept []string
+	for _, p := range patterns {
+		if p, ok := strings.CutPrefix(p, "!"); ok {
+			kept = append(kept, p)
+		}
+	}
+	ignore := &Ignore{matcher: matcher}
+	if kept != nil {
+		if ignore.kept, err = patternmatcher.New(kept); err != nil {
+			return nil, bad(err)
+		}
+	}
+	return ignore, nil
 }
 
 // Ignored reports whether the file or directory of this name, relative to the
 // directory, is not shipped.
 func (i *Ignore) Ignored(name string) bool {
-	if i == nil {
+	if i == nil || i.matcher == nil {
 		return false
 	}
 	match, err := i.matcher.MatchesOrParentMatches(filepath.FromSlash(name))
@@ -70,16 +85,24 @@ func (i *Ignore) Ignored(name string) bool {
 
 // whole reports whether everything below an ignored directory is ignored too: no
 // pattern begins with "!".
-func (i *Ignore) whole() bool { return !i.matcher.Exclusions() }
+func (i *Ignore) whole() bool { return i.matcher == nil || !i.matcher.Exclusions() }
 
 // Walk calls visit for each file and directory of dir that is shipped, by its name
 // relative to dir, in lexical order. It follows no link.
 func (i *Ignore) Walk(dir fs.FS, visit func(name string, d fs.DirEntry) error) error {
 	return fs.WalkDir(dir, ".", func(name string, d fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case name == "." || !i.Ignored(name):
+		}
+		is, below := i.selected(name)
+		switch {
+		case name == ".":
+			return visit(name, d)
+		case !is && d.IsDir() && !below:
+			return fs.SkipDir
+		case !is: // what is shipped of a directory brings it along
+			return nil
+		case !i.Ignored(name):
 			return visit(name, d)
 		case d.IsDir() && i.whole():
 			return fs.SkipDir

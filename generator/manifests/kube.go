@@ -79,9 +79,11 @@ func (k *kube) read(dir string) error {
 		}
 		if plain, ok := strings.CutSuffix(path, names.EncryptedSuffix); ok && !d.IsDir() && isManifest(plain) {
 			k.found.Encrypted = true
+			k.found.Needs = append(k.found.Needs, path)
 		}
 		if !d.IsDir() && isManifest(path) {
 			files = append(files, path)
+			k.found.Needs = append(k.found.Needs, path)
 		}
 		return nil
 	})

@@ -74,6 +74,9 @@ type Found struct {
 	// HealthChecks are of compose only, one for each service, also if it says nothing.
 	HealthChecks []HealthCheck
 	Services     []string // by their names: of Compose sorted, of Kubernetes in the order of the files
+	// Needs are the files and directories that the device reads, relative to the
+	// directory: manifests, and what they mount or include. Some may not exist.
+	Needs []string
 	// Encrypt are the files that hold nothing but secrets, relative to the
 	// directory: those that are to be encrypted, if that was asked for.
 	Encrypt []string

@@ -47,7 +47,7 @@ func Suspects(dir string, known []string) ([]string, error) {
 			if err != nil {
 				return err
 			}
-			accidents = append(accidents, fmt.Sprintf("%s is shipped: %s, %s with %s; name it in %s, or move it out of the manifests directory", name, what, filesText(files), sizeText(size), IgnoreFile))
+			accidents = append(accidents, fmt.Sprintf("%s is shipped: %s, %s with %s; name it in %s, or move it out of the manifests directory", name, what, filesText(files), SizeText(size), IgnoreFile))
 			if d.IsDir() {
 				return fs.SkipDir
 			}
@@ -63,7 +63,7 @@ func Suspects(dir string, known []string) ([]string, error) {
 		if what, err := secret(root, name); err != nil || what == "" {
 			return err
 		} else {
-			secrets = append(secrets, fmt.Sprintf("%s (%s) is shipped in plain, and whoever has the artifact can read it: %s; if no service needs it, name it in %s", name, sizeText(info.Size()), what, IgnoreFile))
+			secrets = append(secrets, fmt.Sprintf("%s (%s) is shipped in plain, and whoever has the artifact can read it: %s; if no service needs it, name it in %s", name, SizeText(info.Size()), what, IgnoreFile))
 		}
 		return nil
 	})
@@ -115,7 +115,8 @@ func filesText(n int) string {
 	return fmt.Sprintf("%d files", n)
 }
 
-func sizeText(n int64) string {
+// SizeText writes a number of bytes for people.
+func SizeText(n int64) string {
 	switch {
 	case n < 1000:
 		return fmt.Sprintf("%d B", n)

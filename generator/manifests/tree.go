@@ -6,6 +6,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strings"
 
@@ -26,20 +27,41 @@ func CopyTree(from, to string, ignore *Ignore) error {
 	if err := os.MkdirAll(to, 0o700); err != nil {
 		return &source.WriteError{Err: err}
 	}
+	// A directory may be ignored although a file in it is shipped.
+	parents := func(name string) error {
+		for at := path.Dir(name); dirs[filepath.Join(to, at)] == 0; at = path.Dir(at) {
+			info, err := root.Lstat(at)
+			if err != nil {
+				return err
+			}
+			dirs[filepath.Join(to, at)] = info.Mode().Perm() | 0o700
+		}
+		if err := os.MkdirAll(filepath.Join(to, path.Dir(name)), 0o700); err != nil {
+			return &source.WriteError{Err: err}
+		}
+		return nil
+	}
+	n := 0
 	err = ignore.Walk(root.FS(), func(name string, d fs.DirEntry) error {
+		if n++; n > maxFiles {
+			return tooMany(from)
+		}
 		info, err := d.Info()
 		if err != nil {
 			return err
 		}
 		target := filepath.Join(to, name)
-		// A directory may be ignored although a file in it is shipped.
-		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
-			return &source.WriteError{Err: err}
+		if name != "." {
+			if err := parents(name); err != nil {
+				return err
+			}
 		}
 		switch {
 		case d.IsDir():
 			dirs[target] = info.Mode().Perm() | 0o700
 			err = os.MkdirAll(target, 0o700)
+		case !info.Mode().IsRegular() && info.Mode()&fs.ModeSymlink == 0:
+			return nil // CheckTree refuses it, if it is to be shipped
 		case info.Mode()&fs.ModeSymlink != 0:
 			link, lerr := root.Readlink(name)
 			if lerr != nil {

@@ -7,9 +7,11 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
@@ -18,6 +20,7 @@ import (
 // older is an App Artifact that is used as a source of images.
 type older struct {
 	provides map[string]string
+	identity artifact.MadeOver
 	images   []olderImage
 }
 
@@ -78,7 +81,7 @@ func (o *Opener) fromArtifact(ctx context.Context, s Spec, near string) (*Found,
 		if err != nil {
 			return nil, err
 		}
-		return &Found{Image: got, URL: img.info.URLNew, Provides: a.provides}, nil
+		return &Found{Image: got, URL: img.info.URLNew, Provides: a.provides, Artifact: a.identity}, nil
 	}
 	if img.file == "" {
 		return nil, &Error{
@@ -94,7 +97,7 @@ func (o *Opener) fromArtifact(ctx context.Context, s Spec, near string) (*Found,
 	if err != nil {
 		return nil, err
 	}
-	return &Found{Image: got, URL: img.info.URLNew, Provides: a.provides}, checkLayers(s.String(), got)
+	return &Found{Image: got, URL: img.info.URLNew, Provides: a.provides, Artifact: a.identity}, checkLayers(s.String(), got)
 }
 
 func (a *older) choose(s Spec, near string) (*olderImage, error) {
@@ -159,6 +162,7 @@ func (o *Opener) unpack(ctx context.Context, path string) (*older, error) {
 	for {
 		file, err := r.Next()
 		if errors.Is(err, io.EOF) {
+			a.identity = artifact.MadeOver{Name: h.Name, Digest: a.content()}
 			return a, nil
 		}
 		if err != nil {
@@ -191,6 +195,16 @@ func (o *Opener) unpack(ctx context.Context, path string) (*older, error) {
 			return nil, err
 		}
 	}
+}
+
+// content is the digest that artifact.MadeOver describes.
+func (a *older) content() digest.Digest {
+	var list []string
+	for _, img := range a.images {
+		list = append(list, img.info.Digest.Hex()+"\n")
+	}
+	slices.Sort(list)
+	return digest.Of([]byte(strings.Join(slices.Compact(list), "")))
 }
 
 // keep writes r to a new file in the temporary directory and returns its name.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/name"
 
+	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/similar"
 )
@@ -186,6 +187,8 @@ type Found struct {
 	From  Spec
 	// Provides of the older artifact that the image comes from; nil otherwise.
 	Provides map[string]string
+	// Artifact is the older artifact that the image comes from; zero otherwise.
+	Artifact artifact.MadeOver
 	// Manifest is the digest of the manifest in the registry that the image comes
 	// from, and Repository that registry's repository; "" for other sources.
 	Manifest   image.Digest

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/generator/bases"
+)
+
+// chainError says that releases are damaged, which --check makes an error.
+type chainError struct{ damaged []string }
+
+func (e *chainError) Error() string { return strings.Join(e.damaged, "; ") }
+
+func (e *chainError) Advice() string {
+	return "bring back the file as devices have it, or make a release that installs everywhere with --full-fallback"
+}
+
+func releasesCommand() *cobra.Command {
+	var check, asJSON bool
+	c := &cobra.Command{
+		Use:   "releases [DIR…]",
+		Short: "list the releases, and what each of them installs over",
+		Long: `releases lists the releases in the directories, the newest first, with the releases
+over which devices can install each. One that installs over anything also installs on
+a device without the application. Without DIR these are the directories of bases-from and output-path in app-gen.toml.
+
+It also names damage: a release that cannot be read, and one that no device gets to
+from nothing, because what it builds on is not there or was replaced. With --check it reads
+each release to its end, and damage is an error.
+
+` + exitText,
+		RunE: func(c *cobra.Command, args []string) error {
+			dirs, err := releaseDirs(args)
+			if err != nil {
+				return err
+			}
+			list, err := bases.Survey(c.Context(), dirs, check)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				err = printJSON(c.OutOrStdout(), struct {
+					Releases []bases.Surveyed `json:"releases"`
+				}{append([]bases.Surveyed{}, list...)})
+			} else {
+				printReleases(c.OutOrStdout(), dirs, list)
+			}
+			if err != nil || !check {
+				return err
+			}
+			var damaged []string
+			for _, s := range list {
+				if s.Damage != "" {
+					damaged = append(damaged, s.Path+": "+s.Damage)
+				}
+			}
+			if damaged != nil {
+				return &chainError{damaged}
+			}
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&check, "check", false, "read the releases to their ends, and fail if one is damaged")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	return c
+}
+
+// releaseDirs are the directories of a command line, or of app-gen.toml.
+func releaseDirs(args []string) ([]string, error) {
+	if len(args) > 0 {
+		return args, nil
+	}
+	fl := generateCommand().Flags()
+	configured, err := readConfig(fl)
+	if err != nil {
+		return nil, err
+	}
+	if !configured {
+		return nil, &usageError{text: "no directory of releases is named, and there is no " + configFile + " here", hint: "name one: app-gen releases DIR"}
+	}
+	patterns, err := fl.GetStringArray("bases-from")
+	if err != nil {
+		return nil, err
+	}
+	output, err := fl.GetString("output-path")
+	if err != nil {
+		return nil, err
+	}
+	patterns = append(patterns, filepath.Dir(output))
+	var dirs []string
+	for _, p := range patterns {
+		each := []string{p}
+		if strings.Contains(p, placeholder) {
+			if each, err = filepath.Glob(strings.ReplaceAll(p, placeholder, "*")); err != nil {
+				return nil, &usageError{text: p + ": " + err.Error()}
+			}
+		}
+		for _, dir := range each {
+			if dir = filepath.Clean(dir); !slices.Contains(dirs, dir) {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	return dirs, nil
+}
+
+func printReleases(w io.Writer, dirs []string, list []bases.Surveyed) {
+	if len(list) == 0 {
+		fmt.Fprintf(w, "no release in %s\n", strings.Join(dirs, ", "))
+		return
+	}
+	t := newColumns(w, "RELEASE", "PLATFORM", "SIZE", "INSTALLS OVER", "FILE")
+	for _, s := range list {
+		over := s.Over
+		if s.First {
+			over = []string{"anything"}
+		}
+		t.row(cmp.Or(s.Name, "-"), cmp.Or(s.Platform, "-"), bytesText(s.Bytes), cmp.Or(strings.Join(over, ", "), "-"), s.Path)
+	}
+	t.print()
+	for _, s := range list {
+		if s.Damage != "" {
+			fmt.Fprintf(w, "damaged: %s: %s\n", s.Path, s.Damage)
+		}
+	}
+}

@@ -1,0 +1,329 @@
+package manifests
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/compose-spec/compose-go/v2/template"
+	"github.com/compose-spec/compose-go/v2/types"
+	"gopkg.in/yaml.v3"
+
+	"github.com/mender-app/mender-app/artifact/names"
+)
+
+// This file finds what of a directory an orchestrator reads: nothing else is shipped.
+
+// need notes a file or directory that the device reads. It is relative to c.dir, or
+// absolute; what lies outside is another's to refuse.
+func (c *composer) need(name string) {
+	if rel, ok := relative(c.dir, name); ok && name != "" {
+		c.needs[rel] = true
+	}
+}
+
+// needed notes what the services of a project read, the inactive ones too: an operator
+// may switch their profiles on.
+func (c *composer) needed(p *types.Project) {
+	c.need(".env")
+	for _, services := range []types.Services{p.Services, p.DisabledServices} {
+		for _, s := range services {
+			c.neededBy(&s.ContainerSpec)
+			for i := range s.PreStart {
+				c.neededBy(&s.PreStart[i].ContainerSpec)
+			}
+		}
+	}
+	for _, f := range convert(p.Configs) {
+		c.need(f.File)
+	}
+	for _, f := range convert(p.Secrets) {
+		if f.File != "" {
+			c.need(f.File)
+			c.need(f.File + names.EncryptedSuffix)
+		}
+	}
+	for _, v := range p.Volumes {
+		if device := v.DriverOpts["device"]; !filepath.IsAbs(device) { // as a bind mount of a named volume
+			c.need(device)
+		}
+	}
+}
+
+func (c *composer) neededBy(s *types.ContainerSpec) {
+	for _, v := range s.Volumes {
+		if v.Type == types.VolumeTypeBind {
+			c.need(v.Source)
+		}
+	}
+	for _, f := range s.EnvFiles {
+		c.need(f.Path)
+	}
+	for _, f := range s.LabelFiles {
+		c.need(f)
+	}
+	for _, o := range s.SecurityOpt { // Compose reads the profile and passes its text on
+		if key, file, ok := strings.Cut(strings.Replace(o, ":", "=", 1), "="); ok && key == "seccomp" {
+			c.need(file)
+		}
+	}
+	if s.CredentialSpec != nil {
+		c.need(s.CredentialSpec.File)
+	}
+}
+
+// maxIncluded bounds the Compose files that are followed.
+const maxIncluded = 1000
+
+// included notes the Compose files that others include or extend, with their env files.
+// from are names relative to c.dir. Paths in a file are relative to base, as in Compose: the
+// project directory of the include that it comes from.
+func (c *composer) included(from []string, base string) {
+	for _, name := range from {
+		rel, ok := relative(c.dir, name)
+		if !ok || c.needs[rel] || len(c.needs) > maxIncluded {
+			continue
+		}
+		c.needs[rel] = true
+		b, err := readManifest(c.dir, rel)
+		if err != nil {
+			continue // the loader reports it
+		}
+		var file struct {
+			Include  []yaml.Node
+			Services map[string]struct {
+				Extends yaml.Node
+			}
+		}
+		_ = yaml.Unmarshal(b, &file) // what is not as expected is left out, and the loader reports it
+		for i := range file.Include {
+			c.include(&file.Include[i], base)
+		}
+		for _, s := range file.Services {
+			var extends struct{ File string }
+			if s.Extends.Kind == yaml.MappingNode && s.Extends.Decode(&extends) == nil && extends.File != "" {
+				// what an extended service names is relative to its own file
+				f := c.located(base, extends.File)
+				c.included([]string{f}, path.Dir(f))
+			}
+		}
+	}
+}
+
+// include notes one entry of include.
+func (c *composer) include(n *yaml.Node, base string) {
+	var entry struct {
+		Path             textList
+		EnvFile          textList `yaml:"env_file"`
+		ProjectDirectory string   `yaml:"project_directory"`
+	}
+	if n.Kind == yaml.ScalarNode {
+		entry.Path = textList{n.Value}
+	} else if n.Decode(&entry) != nil {
+		return
+	}
+	if len(entry.Path) == 0 {
+		return
+	}
+	var files []string
+	for _, p := range entry.Path {
+		files = append(files, c.located(base, p))
+	}
+	dir := path.Dir(files[0])
+	if entry.ProjectDirectory != "" {
+		dir = c.located(base, entry.ProjectDirectory)
+	}
+	if len(entry.EnvFile) == 0 {
+		entry.EnvFile, base = textList{".env"}, dir
+	}
+	for _, f := range entry.EnvFile {
+		c.need(c.located(base, f))
+	}
+	c.included(files, dir)
+}
+
+// located is a path of a Compose file, with its variables replaced.
+func (c *composer) located(base, name string) string {
+	if s, err := template.Substitute(name, func(v string) (string, bool) { s, ok := c.env[v]; return s, ok }); err == nil {
+		name = s
+	}
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return path.Join(base, filepath.ToSlash(name))
+}
+
+// textList is a text, or a list of them.
+type textList []string
+
+// UnmarshalYAML reads either form.
+func (l *textList) UnmarshalYAML(n *yaml.Node) error {
+	if n.Kind == yaml.ScalarNode {
+		*l = textList{n.Value}
+		return nil
+	}
+	return n.Decode((*[]string)(l))
+}
+
+// Select narrows what is shipped of a directory to the needed files and directories, to
+// what these links lead to, and to what the IgnoreFile names with "!".
+func (i *Ignore) Select(dir string, needs []string) (*Ignore, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, fmt.Errorf("manifests directory: %w", err)
+	}
+	defer root.Close()
+	s := &selection{root: root, needs: map[string]bool{}}
+	for _, name := range needs {
+		if err := s.add(path.Clean(filepath.ToSlash(name)), 0); err != nil {
+			return nil, err
+		}
+	}
+	out := Ignore{only: s.needs}
+	if i != nil {
+		out.matcher, out.kept = i.matcher, i.kept
+	}
+	return &out, nil
+}
+
+// selection collects what is needed, with the links on the way to it.
+type selection struct {
+	root  *os.Root
+	needs map[string]bool
+	links int
+}
+
+// maxLinks bounds the links that are followed on the way to one file, as the kernel does.
+const maxLinks = 40
+
+// add selects name, if it exists, and follows links: those on its way, and those in it.
+func (s *selection) add(name string, depth int) error {
+	if s.needs[name] || depth > maxLinks || !filepath.IsLocal(name) {
+		return nil
+	}
+	parts := strings.Split(name, "/")
+	for n := range parts {
+		at := path.Join(parts[:n+1]...)
+		info, err := s.root.Lstat(at)
+		if err != nil {
+			return notThere(err)
+		}
+		if info.Mode()&fs.ModeSymlink == 0 {
+			continue
+		}
+		s.needs[at] = true
+		return s.follow(at, strings.Join(parts[n+1:], "/"), depth)
+	}
+	s.needs[name] = true
+	return fs.WalkDir(s.root.FS(), name, func(file string, d fs.DirEntry, err error) error {
+		if err != nil || d.Type()&fs.ModeSymlink == 0 {
+			return err
+		}
+		if s.links++; s.links > maxFiles {
+			return fs.SkipAll
+		}
+		return s.follow(file, "", depth)
+	})
+}
+
+// follow selects what a link leads to. CheckTree refuses one that leads out.
+func (s *selection) follow(link, rest string, depth int) error {
+	target, err := s.root.Readlink(link)
+	if err != nil {
+		return notThere(err)
+	}
+	if filepath.IsAbs(target) {
+		return nil
+	}
+	return s.add(path.Join(path.Dir(link), target, rest), depth+1)
+}
+
+func notThere(err error) error {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+		return nil
+	}
+	return fmt.Errorf("manifests directory: %w", err)
+}
+
+// selected reports whether a file or directory is shipped because it is needed, and
+// whether something below a directory may be.
+func (i *Ignore) selected(name string) (is, below bool) {
+	if i == nil || i.only == nil || i.only["."] {
+		return true, true
+	}
+	for at := name; at != "."; at = path.Dir(at) {
+		if i.only[at] {
+			return true, true
+		}
+	}
+	if i.kept != nil {
+		below = true
+		if kept, err := i.kept.MatchesOrParentMatches(filepath.FromSlash(name)); err == nil && kept {
+			return true, true
+		}
+	}
+	for need := range i.only {
+		if strings.HasPrefix(need, name+"/") {
+			return true, true // the directory itself, and not all that is in it
+		}
+	}
+	return false, below
+}
+
+// Shipped is a file of the manifests as it is shipped.
+type Shipped struct {
+	Path string `json:"path"`
+	Size int64  `json:"size"` // of a link 0
+}
+
+// List lists the files and links of a tree, by their names.
+func List(dir string) (list []Shipped, err error) {
+	err = fs.WalkDir(os.DirFS(dir), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		s := Shipped{Path: name}
+		if info, err := d.Info(); err == nil && info.Mode().IsRegular() {
+			s.Size = info.Size()
+		}
+		list = append(list, s)
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("manifests directory: %w", err)
+	}
+	return list, nil
+}
+
+// Size adds up the bytes of files.
+func Size(list []Shipped) (n int64) {
+	for _, s := range list {
+		n += s.Size
+	}
+	return n
+}
+
+// mentioned is how many files Largest names.
+const mentioned = 3
+
+// Largest names the largest files, with their sizes.
+func Largest(list []Shipped) string {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b Shipped) int { return cmp.Compare(b.Size, a.Size) })
+	var names []string
+	for _, s := range list[:min(len(list), mentioned)] {
+		names = append(names, fmt.Sprintf("%s (%s)", s.Path, SizeText(s.Size)))
+	}
+	return strings.Join(names, ", ")
+}
+
+// needsOf lists what was found to be needed.
+func needsOf(m map[string]bool) []string { return slices.Sorted(maps.Keys(m)) }
