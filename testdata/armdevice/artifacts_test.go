@@ -75,7 +75,7 @@ func (s *story) artifacts() {
 		s.host(filepath.Join(programs, "app-gen"), append([]string{
 			"--application-name", "shop", "--artifact-name", "shop-" + version, "--software-version", version,
 			"--device-type", Type, "--platform", platform, "--orchestrator", "docker-compose",
-			"--manifests-dir", manifests, "--output-path", s.files[name],
+			"--manifests-dir", manifests, "--replace", "--output-path", s.files[name],
 		}, options...)...)
 	}
 	make("full-1", "1", s.machine.Platform, "--deep-delta=false", "--image="+web["1"], "--image="+stock)

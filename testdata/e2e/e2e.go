@@ -181,7 +181,7 @@ func AppGen(t *testing.T, d *bed.Device, artifact, manifests string, options ...
 	programs, err := bed.Programs()
 	require.NoError(t, err)
 	args := append([]string{
-		"--artifact-name", artifact, "--device-type", bed.Type, "--manifests-dir", manifests, "--output-path", out,
+		"--artifact-name", artifact, "--device-type", bed.Type, "--manifests-dir", manifests, "--replace", "--output-path", out,
 	}, options...)
 	if !slices.Contains(options, "--platform") {
 		args = append(args, "--platform", bed.Platform())

@@ -166,7 +166,7 @@ func generate(app, version, manifests, file string, options ...string) error {
 	args := append([]string{
 		"--application-name", app, "--artifact-name", app + "-" + version, "--software-version", version,
 		"--device-type", bed.Type, "--platform", bed.Platform(), "--orchestrator", "docker-compose",
-		"--manifests-dir", manifests, "--output-path", file,
+		"--manifests-dir", manifests, "--replace", "--output-path", file,
 	}, options...)
 	if out, err := exec.Command(filepath.Join(programs, "app-gen"), args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("app-gen: %w\n%s", err, out)
