@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/names"
@@ -409,28 +410,32 @@ func (a *App) HasSecrets() bool {
 	return err == nil && len(entries) > 0
 }
 
-// Forget removes the application and all its releases. The history stays. Files
-// that a service wrote into its mounts stay too: they are data, which only a
-// sub-module's PURGE removes.
+// Forget removes the application and all its releases. The history stays. The
+// application's data in directories and files that a service wrote into its mounts stay
+// too: only a sub-module's PURGE removes them.
 func (a *App) Forget() error {
 	if a.AdoptedFrom != "" {
 		if err := containermodules.At(a.AdoptedFrom).Drop(a.Name); err != nil {
 			return err
 		}
 	}
-	data, err := os.ReadDir(filepath.Join(a.Dir(), mountsName))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && len(data) == 0 {
-		return durable.RemoveAll(a.Dir())
+	keep := false
+	for _, name := range []string{mountsName, DataName} {
+		data, err := os.ReadDir(filepath.Join(a.Dir(), name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		keep = keep || len(data) > 0
 	}
-	if err != nil {
-		return err
+	if !keep {
+		return durable.RemoveAll(a.Dir())
 	}
 	entries, err := os.ReadDir(a.Dir())
 	if err != nil {
 		return err
 	}
 	for _, e := range entries {
-		if e.Name() == mountsName || e.Name() == stateFile {
+		if e.Name() == mountsName || e.Name() == DataName || e.Name() == stateFile {
 			continue
 		}
 		if err := durable.RemoveAll(filepath.Join(a.Dir(), e.Name())); err != nil {
@@ -438,6 +443,21 @@ func (a *App) Forget() error {
 		}
 	}
 	return durable.Remove(filepath.Join(a.Dir(), stateFile)) // last: without it there is no application
+}
+
+// LeftManifests returns where the manifests of an application were that the store has
+// forgotten. A sub-module finds there what of its data is left.
+func (s *Store) LeftManifests(name string) string {
+	return filepath.Join(s.appDir(name), manifestsName)
+}
+
+// DropEmpty removes the directory of an application that was forgotten, once nothing is in it.
+func (s *Store) DropEmpty(name string) error {
+	err := os.Remove(s.appDir(name))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTEMPTY) || errors.Is(err, syscall.EEXIST) {
+		return nil
+	}
+	return err
 }
 
 var notInID = sync.OnceValue(func() *regexp.Regexp {

@@ -106,6 +106,22 @@ func TestVersionBefore(t *testing.T) {
 	require.Equal(t, r.Components, again.Components)
 }
 
+// TestForgetKeepsDirectories: data in directories that no release brings stays.
+func TestForgetKeepsDirectories(t *testing.T) {
+	s := newStore(t)
+	a, err := s.Create("web")
+	require.NoError(t, err)
+	require.NoError(t, a.Save())
+	file := filepath.Join(a.Dir(), store.DataName, "visits", "number")
+	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	require.NoError(t, a.Forget())
+	require.FileExists(t, file)
+	names, err := s.Apps()
+	require.NoError(t, err)
+	require.Empty(t, names)
+}
+
 // TestForgetKeepsData: what a service has written into its mounts stays.
 func TestForgetKeepsData(t *testing.T) {
 	s := newStore(t)

@@ -353,7 +353,7 @@ func (c *composer) fileOr(what, name string, at Place, kind string, must bool) e
 		if must {
 			return &Error{Place: at, Text: fmt.Sprintf("%s %s does not exist", what, name)}
 		}
-		c.warn(at, "%s %s is not in the manifests directory: the device will start with an empty directory", what, name)
+		c.note(at, "%s %s is not in the manifests directory: it is data, which the device keeps in one place for all releases", what, name)
 	}
 	return nil
 }

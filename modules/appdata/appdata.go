@@ -52,7 +52,8 @@ type Release interface {
 	Start(ctx context.Context, id string) error
 	// Run runs a command in a container of a release.
 	Run(ctx context.Context, id string, c Command) error
-	// RunMigrate runs the hook migrate of the new release. dir has a link to each volume.
+	// RunMigrate runs the hook migrate of the new release. dir has a link to each volume, at
+	// the path that is its name.
 	RunMigrate(ctx context.Context, dir string) error
 	// Temp makes a directory for temporary files, which the caller removes.
 	Temp() (string, error)
@@ -262,7 +263,11 @@ func (k *Keeper) migrate(ctx context.Context, rec *record, m policy.Migrate) err
 		if p.Volume == "" || p.Missing {
 			continue
 		}
-		if err := os.Symlink(p.Dir, filepath.Join(links, p.Volume)); err != nil {
+		link := filepath.Join(links, p.Volume)
+		if err := os.MkdirAll(filepath.Dir(link), 0o700); err != nil {
+			return err
+		}
+		if err := os.Symlink(p.Dir, link); err != nil {
 			return err
 		}
 	}

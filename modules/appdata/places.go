@@ -13,6 +13,7 @@ import (
 
 	"github.com/mender-app/mender-app/modules/diskspace"
 	"github.com/mender-app/mender-app/modules/policy"
+	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable/fulltree"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -195,6 +196,10 @@ func (k *Keeper) allowed(places []place) error {
 			return fmt.Errorf("data.directories of %s: %s leads to %s: name that", k.App.Name, p.Dir, real)
 		}
 		for _, other := range []string{root, "/proc", "/sys", "/etc", "/usr"} {
+			// The sub-module keeps data of the application in a directory of the store.
+			if other == root && p.Volume != "" && strings.HasPrefix(p.Dir, filepath.Join(root, k.App.Name, store.DataName)+"/") {
+				continue
+			}
 			if overlap(p.Dir, other) {
 				return fmt.Errorf("data.directories of %s: %s has what is not the application's: %s", k.App.Name, p.Dir, other)
 			}

@@ -37,12 +37,16 @@ func (e *Engine) purgeLeft(ctx context.Context, name string, data, idle bool) er
 				continue
 			}
 		}
-		err = t.client().Purge(ctx, submodules.PurgeRequest{Request: submodules.Request{App: name}, Data: data})
+		req := submodules.PurgeRequest{Request: submodules.Request{App: name}, Data: data}
+		if info.Protocol != "1.0" { // PURGE had no directory then
+			req.Dir = e.Store.LeftManifests(name)
+		}
+		err = t.client().Purge(ctx, req)
 		if err != nil && !errors.Is(err, submodules.ErrRequirement) { // it cannot work here, so it has nothing
 			return err
 		}
 	}
-	return nil
+	return e.Store.DropEmpty(name)
 }
 
 // tidyLeft removes what failed first installations left, unless somebody runs the application

@@ -148,6 +148,8 @@ func TestEveryValueIsChecked(t *testing.T) {
 		{"[data]\nsnapshot = true", "data.snapshot: nothing to copy"},
 		{"[data]\nvolumes = ['db', 'db']", "data.volumes[1]: db is there twice"},
 		{"[data]\nvolumes = ['../db']", "data.volumes[0]: "},
+		{"[data]\nvolumes = ['./../db']", "data.volumes[0]: \"./../db\" is not a path in its shortest form, after ./"},
+		{"[data]\nvolumes = ['./']", "data.volumes[0]: "},
 		{"[data]\ndirectories = ['/']", "data.directories[0]: "},
 		{"[data]\ndirectories = ['/a/../b']", "data.directories[0]: "},
 		{"[data]\nvolumes = ['db']\nmigrate = 'hook'", `data.migrate: "hook" is not hooks/migrate`},

@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"io/fs"
 	"maps"
 	"path"
 	"slices"
@@ -89,7 +90,7 @@ func (p *Policy) Copies() bool { return p != nil && p.Data.Snapshot }
 
 func (p *Policy) checkData() error {
 	d := p.Data
-	if err := checkNames("data.volumes", d.Volumes, checkName); err != nil {
+	if err := checkNames("data.volumes", d.Volumes, checkVolume); err != nil {
 		return err
 	}
 	if err := checkLength("data.directories", len(d.Directories)); err != nil {
@@ -192,6 +193,19 @@ func checkService(key, name string) error {
 		return checkName(key, name)
 	}
 	return cmp.Or(checkName(key, kind), checkName(key, workload))
+}
+
+// checkVolume checks the name of a volume: a key of the manifests, or ./ and the path of a
+// directory that services mount and the release does not bring.
+func checkVolume(key, name string) error {
+	dir, found := strings.CutPrefix(name, "./")
+	if !found {
+		return checkName(key, name)
+	}
+	if len(name) > maxText || path.Clean(dir) != dir || !fs.ValidPath(dir) || dir == "." || !printable(name) {
+		return bad(key, "%q is not a path in its shortest form, after ./", clip.Text(name))
+	}
+	return nil
 }
 
 func checkPath(key, file string) error {

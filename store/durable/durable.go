@@ -258,6 +258,53 @@ func ReplaceDirWithLink(dir, target, aside string) error {
 	return Point("linked." + base)
 }
 
+// MoveBehindLink moves the directory dir to another path of the file system, and leaves a
+// symbolic link to it, with a relative target. Nothing but a link may be at to. If the file
+// system supports it, the two are exchanged in one step. Otherwise dir does not exist for an
+// instant.
+func MoveBehindLink(dir, to string) error {
+	base := filepath.Base(dir)
+	if err := Point("link." + base); err != nil {
+		return err
+	}
+	target, err := filepath.Rel(filepath.Dir(dir), to)
+	if err != nil {
+		return err
+	}
+	// An earlier call may have left its link.
+	if st, err := os.Lstat(to); err == nil && st.Mode()&fs.ModeSymlink == 0 {
+		return &fs.PathError{Op: "move", Path: to, Err: fs.ErrExist}
+	}
+	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Symlink(target, to); err != nil {
+		return err
+	}
+	err = unix.Renameat2(unix.AT_FDCWD, to, unix.AT_FDCWD, dir, unix.RENAME_EXCHANGE)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EOPNOTSUPP) {
+		if err = os.Remove(to); err == nil {
+			err = os.Rename(dir, to)
+		}
+		if err == nil {
+			err = Point("exchanged." + base)
+		}
+		if err == nil {
+			err = os.Symlink(target, dir)
+		}
+	}
+	if err != nil {
+		return &os.LinkError{Op: "exchange", Old: to, New: dir, Err: err}
+	}
+	if err := SyncDir(filepath.Dir(to)); err != nil {
+		return err
+	}
+	if err := SyncDir(filepath.Dir(dir)); err != nil {
+		return err
+	}
+	return Point("linked." + base)
+}
+
 // SyncTree makes every file and directory below dir durable, dir itself and
 // its name included. Symbolic links are not followed.
 func SyncTree(dir string) error {

@@ -109,6 +109,26 @@ func TestReplaceDirWithLink(t *testing.T) {
 	require.Equal(t, os.ModeSymlink, st.Mode().Type())
 }
 
+// A directory that moves behind a link is always at one of two paths.
+func TestMoveBehindLink(t *testing.T) {
+	dir := t.TempDir()
+	from, to := filepath.Join(dir, "a", "data"), filepath.Join(dir, "b", "data")
+	require.NoError(t, os.MkdirAll(from, 0o755))
+	require.NoError(t, os.Mkdir(filepath.Dir(to), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(from, "f"), nil, 0o644))
+	require.NoError(t, os.Symlink("nowhere", to), "as a call left it that was killed")
+	require.NoError(t, durable.MoveBehindLink(from, to))
+	fi, err := os.Lstat(to)
+	require.NoError(t, err)
+	require.True(t, fi.IsDir())
+	require.FileExists(t, filepath.Join(from, "f"))
+	target, err := os.Readlink(from)
+	require.NoError(t, err)
+	require.Equal(t, "../b/data", target)
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "c"), 0o755))
+	require.ErrorIs(t, durable.MoveBehindLink(filepath.Join(dir, "c"), to), os.ErrExist)
+}
+
 func TestRemoveAllHidesFirst(t *testing.T) {
 	dir := t.TempDir()
 	tree := filepath.Join(dir, "tree")

@@ -40,6 +40,10 @@ func (s *session) Check(ctx context.Context, _ submodules.Request) (submodules.C
 	if len(pl.existing) > 0 {
 		old, err = s.readProject(ctx, pl.compose, s.manifestsOf(pl.existing), runsAs(pl.existing), false)
 		if err == nil {
+			old.oldData = map[string]bool{}
+			for rel := range oldMounts(appDirectory(s.req.App, old.dir), pl.existing) {
+				old.oldData[rel] = true
+			}
 			err = s.decrypt(ctx, old)
 		}
 		if err != nil {
@@ -188,7 +192,14 @@ func (p *project) definitions() (map[string][]byte, error) {
 // sameMounts reports whether what a service mounts from the manifests has the same
 // content in another project.
 func (p *project) sameMounts(old *project, name string) (bool, error) {
-	was, now := old.model.Services[name], p.model.Services[name]
+	was, err := old.withoutData(name)
+	if err != nil {
+		return false, err
+	}
+	now, err := p.withoutData(name)
+	if err != nil {
+		return false, err
+	}
 	before, err := old.mounted(was, true)
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -198,4 +209,21 @@ func (p *project) sameMounts(old *project, name string) (bool, error) {
 	}
 	after, err := p.mounted(now, true)
 	return before == after, err
+}
+
+// withoutData returns a service without its mounts of data.
+func (p *project) withoutData(name string) (service, error) {
+	svc := p.model.Services[name]
+	var volumes []mount
+	for _, v := range svc.Volumes {
+		data, err := p.isData(v.text("source"))
+		if err != nil {
+			return svc, err
+		}
+		if v.text("type") != "bind" || !data {
+			volumes = append(volumes, v)
+		}
+	}
+	svc.Volumes = volumes
+	return svc, nil
 }

@@ -25,6 +25,7 @@ const (
 	labelProject = "com.docker.compose.project"
 	labelService = "com.docker.compose.service"
 	labelDir     = "com.docker.compose.project.working_dir"
+	labelHash    = "com.docker.compose.config-hash"
 	labelOneoff  = "com.docker.compose.oneoff"
 	labelNetwork = "com.docker.compose.network"
 	labelVolume  = "com.docker.compose.volume"

@@ -13,17 +13,18 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
-// A first installation that fails leaves nothing, so the volumes that it made go with it.
-// Before they are made, the first ROLLOUT writes down which volumes are not there yet: those
-// that are there may have data of an earlier installation.
+// A first installation that fails leaves nothing, so the volumes and directories for data
+// that it made go with it. Before they are made, the first ROLLOUT writes down which are not
+// there yet: those that are there may have data of an earlier installation.
 
 // madeName is the file for that, beside the manifests.
 const madeName = "volumes-made.json"
 
 // made is the file.
 type made struct {
-	Release string   `json:"release"` // the directory of the release's manifests
-	Volumes []string `json:"volumes"`
+	Release     string   `json:"release"` // the directory of the release's manifests
+	Volumes     []string `json:"volumes"`
+	Directories []string `json:"directories,omitempty"` // below that of the application's data
 }
 
 // madeFile returns the path of the file, and the release that the manifests are of; "" if
@@ -65,7 +66,18 @@ func (s *session) noteMade(ctx context.Context, pl *plan) error {
 			return fmt.Errorf("volume %s: %w", v.Name, err)
 		}
 	}
-	if len(note.Volumes) == 0 {
+	if len(pl.existing) == 0 {
+		all, err := pl.dataDirectories()
+		if err != nil {
+			return err
+		}
+		for _, rel := range all {
+			if !isDirectory(filepath.Join(pl.data, rel)) {
+				note.Directories = append(note.Directories, rel)
+			}
+		}
+	}
+	if len(note.Volumes)+len(note.Directories) == 0 {
 		if old.Release == "" {
 			return nil
 		}
@@ -78,17 +90,17 @@ func (s *session) noteMade(ctx context.Context, pl *plan) error {
 	return durable.WriteFile(path, append(data, '\n'), 0o600)
 }
 
-// madeFirst returns the volumes that the release in the request's directory made.
-func (s *session) madeFirst() ([]string, error) {
+// madeFirst returns what the release in the request's directory made.
+func (s *session) madeFirst() (made, error) {
 	path, release := s.madeFile()
 	if path == "" {
-		return nil, nil
+		return made{}, nil
 	}
 	note, err := readMade(path)
 	if err != nil || note.Release != release {
-		return nil, err
+		return made{}, err
 	}
-	return note.Volumes, nil
+	return note, nil
 }
 
 func (s *session) forgetMade() error {

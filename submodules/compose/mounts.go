@@ -24,9 +24,11 @@ import (
 // would keep the directory of the first release, and lose its files when that
 // release is removed.
 type copies struct {
-	dir  string // the project's, a link
-	real string // where it leads now
-	base string // see mountsBase
+	dir   string // the project's, a link
+	real  string // where it leads now
+	base  string // see mountsBase
+	data  string // see dataBase
+	owner int    // the user of this machine that the root of containers is
 }
 
 // copies returns nil if the project is not in mender-app's store: nobody replaces or
@@ -39,7 +41,7 @@ func (p *project) copies(app string) (*copies, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &copies{dir: p.dir, real: real, base: p.mounts}, nil
+	return &copies{dir: p.dir, real: real, base: p.mounts, data: p.data, owner: p.owner}, nil
 }
 
 // inStore reports whether the manifests of the application in dir are those of mender-app's
@@ -49,14 +51,25 @@ func inStore(app, dir string) (bool, error) {
 	return err == nil && fi.Mode()&fs.ModeSymlink != 0 && ownDirectory(app, dir), err
 }
 
-// volumes returns the service's mounts with the paths of copies.
-func (c *copies) volumes(svc service) ([]mount, error) {
+// volumes returns the service's mounts with the paths of copies and of data. With keep,
+// those of data are left as they are.
+func (c *copies) volumes(svc service, keep bool) ([]mount, error) {
 	var list []mount
 	for _, v := range svc.Volumes {
 		if v.text("type") != "bind" {
 			continue
 		}
-		to, err := c.path(v.text("source"))
+		to, ok, err := c.dataPath(v.text("source"))
+		switch {
+		case err != nil:
+			return nil, err
+		case ok && keep:
+			continue
+		case ok:
+			err = c.place(to)
+		default:
+			to, err = c.path(v.text("source"))
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -70,7 +70,7 @@ func (p *project) override(app, tempDir string) (string, error) {
 			so.Labels[labelApp] = strings.ReplaceAll(app, "$", "$$")
 		}
 		if c != nil {
-			if so.Volumes, err = c.volumes(svc); err != nil {
+			if so.Volumes, err = c.volumes(svc, p.oldPaths[name]); err != nil {
 				return "", fmt.Errorf("service %s: %w", name, err)
 			}
 		}

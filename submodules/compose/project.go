@@ -27,6 +27,15 @@ type project struct {
 	sealed map[string]sealedSecret
 	// marked are the services that have our labels in their files or images.
 	marked map[string]bool
+	// data is the directory of the application's data; "" where the manifests are not in
+	// mender-app's store.
+	data string
+	// oldData are paths in the manifests that older versions had data at.
+	oldData map[string]bool
+	// oldPaths are the services whose containers mount data by a path of older versions.
+	oldPaths map[string]bool
+	// owner is the user of this machine that the root of containers is.
+	owner int
 	// sums are the labels of networks that are made here, by the networks' keys.
 	sums map[string]string
 	// mounts is the directory of what services mount from the manifests.
@@ -217,6 +226,9 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 	in, err := inStore(s.req.App, dir)
 	if err == nil && in {
 		p.mounts, err = s.mountsBase(ctx, dir)
+	}
+	if err == nil {
+		p.data, p.owner, err = s.dataBase(ctx, dir)
 	}
 	if err != nil {
 		return nil, err

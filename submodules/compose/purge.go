@@ -64,16 +64,21 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 			return err
 		}
 	}
+	var made made
 	if r.First {
-		made, err := s.madeFirst()
-		if err != nil {
+		if made, err = s.madeFirst(); err != nil {
 			return err
 		}
 		unnamed, err := s.finder().Data(ctx, nil, list)
 		if err != nil {
 			return err
 		}
-		data = append(append(data, made...), unnamed...)
+		data = append(append(data, made.Volumes...), unnamed...)
+	}
+	for dir := range dirs {
+		if err := s.adopt(ctx, filepath.Dir(dir), list); err != nil {
+			return err
+		}
 	}
 	images, err := s.engine.Own(ctx, s.req.App)
 	if err != nil {
@@ -118,6 +123,13 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 			if err := s.purgeMounts(base, r.Data); err != nil {
 				return err
 			}
+		}
+		data, _, err := s.dataBase(ctx, dir)
+		if err != nil {
+			return err
+		}
+		if err := s.purgeData(data, made.Directories, r.Data); err != nil {
+			return err
 		}
 	}
 	for _, img := range images {
@@ -218,7 +230,15 @@ func (s *session) Volumes(ctx context.Context, r submodules.VolumesRequest) ([]s
 			return nil, err
 		}
 	}
-	return s.finder().Own(ctx, p.name, p.model.Volumes)
+	list, err := s.finder().Own(ctx, p.name, p.model.Volumes)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.adopt(ctx, appDirectory(s.req.App, dir), ours); err != nil {
+		return nil, err
+	}
+	directories, err := s.dataVolumes(p, r.Make)
+	return append(list, directories...), err
 }
 
 // ExportManifest implements submodules.Session. It copies the manifests the application runs from to req.Dir.

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -111,7 +109,6 @@ func (s *session) prepare(ctx context.Context) (*plan, error) {
 	}
 	s.setDeadline(pl)
 	s.warnLate(ctx, pl, s.rest(ctx, s.set.deadline))
-	s.warn(pl.project)
 	if was := runsAs(pl.existing); was != "" && was != pl.name {
 		s.req.Logf("warning: the project %s becomes %s: volumes that do not say a name: of their own stay with %s", was, pl.name, was)
 	}
@@ -169,26 +166,6 @@ func (s *session) findMarked(ctx context.Context, p *plan) error {
 		}
 	}
 	return nil
-}
-
-// warn names directories that look as if they kept data, but do not: they are
-// created in the release's own directory, and removed with it.
-func (s *session) warn(p *project) {
-	if c, err := p.copies(s.req.App); err != nil || c == nil {
-		return
-	}
-	for _, name := range p.model.names() {
-		for _, v := range p.model.Services[name].Volumes {
-			src := v.text("source")
-			rel, err := filepath.Rel(p.dir, src)
-			if v.text("type") != "bind" || err != nil || !filepath.IsLocal(rel) {
-				continue
-			}
-			if _, err := os.Stat(src); errors.Is(err, fs.ErrNotExist) {
-				s.req.Logf("warning: service %s mounts ./%s, which the release does not bring; what is written there goes with the release: use a named volume", name, rel)
-			}
-		}
-	}
 }
 
 // foreign refuses a project that others use: Compose would take their containers for
@@ -419,6 +396,9 @@ func (s *session) Stop(ctx context.Context, r submodules.StopRequest) error {
 		}
 	}
 	if r.Remove {
+		if err := s.adopt(ctx, appDirectory(s.req.App, dir), list); err != nil {
+			return err
+		}
 		if err := s.remove(ctx, list); err != nil {
 			return err
 		}
@@ -445,6 +425,9 @@ func (s *session) Start(ctx context.Context, _ submodules.Request) error {
 
 // bringUp makes and starts what the release has, and returns when it is healthy.
 func (s *session) bringUp(ctx context.Context, pl *plan, before map[string]int) error {
+	if err := s.adoptData(ctx, pl); err != nil {
+		return err
+	}
 	if err := s.renewNetworks(ctx, pl); err != nil {
 		return err
 	}

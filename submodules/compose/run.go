@@ -42,6 +42,9 @@ func (s *session) Run(ctx context.Context, r submodules.RunRequest) error {
 	if err := s.putSecrets(pl.project); err != nil {
 		return err
 	}
+	if err := s.adopt(ctx, appDirectory(s.req.App, pl.dir), pl.existing); err != nil {
+		return err
+	}
 	p, err := s.overridden(pl)
 	if err != nil {
 		return err

@@ -13,9 +13,12 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -104,6 +107,30 @@ func (e *Engine) Remapped(ctx context.Context) (bool, error) {
 	return slices.ContainsFunc(info.SecurityOptions, func(o string) bool {
 		return strings.HasPrefix(o, "name=rootless") || strings.HasPrefix(o, "name=userns")
 	}), err
+}
+
+// ContainerRoot returns the user of this machine that the root of containers is: that of
+// a rootless engine, or the one that userns-remap names.
+func (e *Engine) ContainerRoot(ctx context.Context) (int, error) {
+	info, err := e.system(ctx)
+	if err != nil {
+		return 0, err
+	}
+	// With userns-remap the engine keeps everything in a directory UID.GID.
+	if uid, _, ok := strings.Cut(filepath.Base(info.DockerRootDir), "."); ok {
+		if n, err := strconv.Atoi(uid); err == nil && n > 0 {
+			return n, nil
+		}
+	}
+	socket, ok := strings.CutPrefix(e.host, "unix://")
+	fi, err := os.Stat(socket)
+	if !ok || err != nil {
+		return 0, nil // on another machine
+	}
+	if st, ok := fi.Sys().(*syscall.Stat_t); ok {
+		return int(st.Uid), nil
+	}
+	return 0, nil
 }
 
 // containerd reports whether the engine keeps its images in containerd.

@@ -16,6 +16,12 @@ import (
 // migrate is a script in the directory of the volume; status tells whether it is ready.
 func withData(t *testing.T, d *bed.Device, version, migrate, status string) string {
 	t.Helper()
+	return withDataAt(t, d, "visits", version, migrate, status)
+}
+
+// withDataAt is withData with the visits at a source of a mount.
+func withDataAt(t *testing.T, d *bed.Device, source, version, migrate, status string) string {
+	t.Helper()
 	manifests := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(manifests, "hooks"), 0o755))
 	compose := fmt.Sprintf(`services:
@@ -25,14 +31,14 @@ func withData(t *testing.T, d *bed.Device, version, migrate, status string) stri
     ports: ["8081:8080"]
     restart: always
     stop_grace_period: 1s
-    volumes: ["visits:/var/shop"]
+    volumes: ["%s:/var/shop"]
 volumes:
   visits:
-`, version)
+`, version, source)
 	for name, text := range map[string]string{
 		"docker-compose.yml": compose,
 		"app.toml": `[data]
-volumes = ["visits"]
+volumes = ["` + source + `"]
 snapshot = true
 migrate = "hooks/migrate"
 [[hooks]]
@@ -87,4 +93,29 @@ func TestDataGoesWithItsRelease(t *testing.T) {
 	require.Contains(t, out, "data.volumes of shop: the manifests have no volume visits")
 	require.Contains(t, out, "the container reader uses it too")
 	e2e.Visit(t, d, "107")
+}
+
+// A directory that no release brings is data as a volume is: it goes with its release, a
+// restart of the machine leaves it alone, a backup has it, and a purge leaves it.
+func TestDataDirectoryGoesWithItsRelease(t *testing.T) {
+	d := e2e.Device(t)
+	const migrate = `echo $(($(cat visits) + 100)) >visits`
+	e2e.Mender(t, d, "install", withDataAt(t, d, "./visits", "1.0", migrate, ""))
+	e2e.Mender(t, d, "commit")
+	e2e.Visit(t, d, "1")
+	e2e.Mender(t, d, "install", withDataAt(t, d, "./visits", "2.0", migrate, ""))
+	e2e.Visit(t, d, "102")
+	e2e.Mender(t, d, "rollback")
+	e2e.Visit(t, d, "2")
+	d.CrashEngine()
+	require.NoError(t, d.StartEngine())
+	e2e.Visit(t, d, "3")
+
+	d.MustRun(t, "mender-app", "backup", d.Share("all.backup"))
+	d.MustRun(t, "mender-app", "purge", "--force", "shop")
+	require.Equal(t, "3\n", d.MustRun(t, "cat", "/data/mender-app/shop/data/visits/visits"))
+	d.MustRun(t, "mender-app", "purge", "--data", "shop")
+	require.Equal(t, "0\n", d.MustRun(t, "bash", "-c", "ls -A /data/mender-app/shop 2>/dev/null | wc -l"))
+	d.MustRun(t, "mender-app", "restore", "--force", "--unsigned", d.Share("all.backup"))
+	e2e.Visit(t, d, "4")
 }
