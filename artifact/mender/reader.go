@@ -27,6 +27,18 @@ type ReadOptions struct {
 	// PublicKeys: one of them must have signed the artifact. Without keys the
 	// signature is ignored.
 	PublicKeys []crypto.PublicKey
+	// Refused, if set, gets the error of a missing or wrong signature, and reading goes on.
+	// Anybody may have written the artifact then.
+	Refused func(error)
+}
+
+// refuse returns the error of a signature, or passes it to Refused.
+func (o ReadOptions) refuse(err error) error {
+	if err == nil || o.Refused == nil {
+		return err
+	}
+	o.Refused(err)
+	return nil
 }
 
 // Header has the metadata of an artifact.
@@ -119,14 +131,17 @@ func (r *Reader) open(src io.Reader, o ReadOptions) (err error) {
 		if err != nil {
 			return err
 		}
-		if r.header.SignedBy, err = checkSignature(o.PublicKeys, manifest, sig); err != nil {
+		r.header.SignedBy, err = checkSignature(o.PublicKeys, manifest, sig)
+		if err := o.refuse(err); err != nil {
 			return err
 		}
 		if h, err = r.member(); err != nil {
 			return err
 		}
 	} else if len(o.PublicKeys) > 0 {
-		return fmt.Errorf("%w: it is not signed", ErrSignature)
+		if err := o.refuse(fmt.Errorf("%w: it is not signed", ErrSignature)); err != nil {
+			return err
+		}
 	}
 	// The signature is checked before any content is read. Only the structure of
 	// the tar is read before.

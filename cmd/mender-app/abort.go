@@ -186,7 +186,7 @@ func (p *program) reportAborted(a, now *store.App) error {
 	if installed == d.To {
 		return errors.Join(abortTooLate(a), a.DropAbort())
 	}
-	doc := map[string]string{"application": a.Name, "artifact_name": d.ArtifactName, "state": "aborted", "installed": installed}
+	doc := map[string]string{"application": a.Name, "artifact_name": d.ArtifactName, "status": store.StatusRolledBack, "installed": installed}
 	if installed == "" {
 		return p.printResult(doc, "the update of %s to %s was aborted; %s is not installed", a.Name, d.ArtifactName, a.Name)
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/delta/budget"
-	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -36,6 +35,9 @@ first, which services would start, restart, go on and be removed, which networks
 be made anew, how long the release would have to become healthy, what would be
 written, and how long the last installations of the application took on this device.
 Nothing is changed. The exit code is 9 if the artifact would be refused.
+
+On a device with a Mender client, the signature and the depends are checked as that
+client does; with --staged or --key, as "mender-app install" does.
 
 Of a URL only the head of the artifact is read, so the manifests are not checked.
 --staged checks an artifact that "mender-app stage" has put onto the device.`,
@@ -65,16 +67,18 @@ type printedForecast struct {
 
 func (p *program) check(ctx context.Context, from string, wanted installOptions) (err error) {
 	o := p.opener()
-	keys, noKeys := o.Trusted(wanted.keyOptions)
-	if noKeys != nil && !errors.Is(noKeys, client.ErrRefused) {
-		return noKeys
+	f := foreseeOptions{whole: !download.IsURL(from), staged: wanted.staged.staged}
+	if p.unmanaged() != nil && !f.staged && len(wanted.Files) == 0 {
+		f.signature = o.underMender()
+	} else if f.signature, err = o.toInstall(wanted.keyOptions); err != nil {
+		return err
 	}
-	in, err := o.OpenToCheck(ctx, from, len(keys) > 0)
+	in, err := o.OpenToCheck(ctx, from, len(f.signature.keys) > 0)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, in.End(err)) }()
-	found, err := p.foresee(ctx, in, foreseeOptions{keys, noKeys, !download.IsURL(from), wanted.staged.staged})
+	found, err := p.foresee(ctx, in, f)
 	if err != nil {
 		return err
 	}
@@ -89,41 +93,51 @@ func (p *program) check(ctx context.Context, from string, wanted installOptions)
 
 // foreseeOptions are what foresee knows of an artifact.
 type foreseeOptions struct {
-	keys     []device.Trusted
-	unsigned error // why its signature cannot be checked; nil if it can
-	whole    bool  // its manifests are at hand
-	staged   bool  // mender-app installs it, even beside a Mender client
+	signature signatureCheck
+	whole     bool // its manifests are at hand
+	staged    bool // mender-app installs it, even beside a Mender client
 }
 
-// foresee makes every check of an artifact.
+// foresee makes every check of an artifact. The sub-module gets the manifests only if the
+// signature is right.
 func (p *program) foresee(ctx context.Context, in io.Reader, o foreseeOptions) (*deploy.Forecast, error) {
-	reader, signature := openArtifact(in, o.keys)
-	if reader == nil {
-		return nil, signature
-	}
-	meta, _, err := artifact.ParseMetadata(reader.Header().MetaData)
+	reader, signature, err := o.signature.open(in)
 	if err != nil {
 		return nil, err
 	}
-	var manifests func() (io.Reader, error)
-	if o.whole {
-		manifests = func() (io.Reader, error) { return manifestsOf(reader) }
+	before := &deploy.Forecast{ArtifactName: reader.Header().Name}
+	if before.Add("signature", signature) {
+		before.Findings[0].Detail = o.signature.note
+	}
+	meta, _, broken := artifact.ParseMetadata(reader.Header().MetaData)
+	app := ""
+	if meta != nil {
+		app = meta.ApplicationName
+	}
+	before.Add("device", p.accepts(ctx, reader.Header(), app, o.staged))
+	if broken != nil {
+		before.Add("metadata", broken)
+		return before, nil
 	}
 	e := p.engine()
 	signer := ""
-	if key := reader.Header().SignedBy; key != nil {
+	if key := reader.Header().SignedBy; key != nil && o.signature.passed {
 		if signer, err = mender.EncodePublicKey(key); err != nil {
 			return nil, err
 		}
 	}
 	e.Trust = p.config.Signatures.Trust(signer)
+	manifests := deploy.Manifests{Lacking: "they are not at hand: check the file"}
+	switch {
+	case signature != nil:
+		manifests.Lacking = "signature failed"
+	case o.whole:
+		manifests.Open = func() (io.Reader, error) { return manifestsOf(reader) }
+	}
 	found, err := e.Check(ctx, reader.Header().Name, meta, manifests)
 	if err != nil {
 		return nil, err
 	}
-	before := &deploy.Forecast{}
-	before.Add("signature", errors.Join(o.unsigned, signature))
-	before.Add("device", p.accepts(ctx, reader.Header(), meta.ApplicationName, o.staged))
 	found.Findings = append(before.Findings, found.Findings...)
 	return found, nil
 }
@@ -135,7 +149,7 @@ func (p *program) foreseeStaged(ctx context.Context, in io.Reader) (*deploy.Fore
 	if err != nil {
 		return nil, err
 	}
-	return p.foresee(ctx, in, foreseeOptions{keys: keys, staged: true})
+	return p.foresee(ctx, in, foreseeOptions{signature: signatureCheck{keys: keys, passed: true}, staged: true})
 }
 
 // manifestsOf skips to the manifests of an artifact.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -41,8 +42,14 @@ func (c *checkup) bad(status, check, do, found string, args ...any) {
 	c.findings = append(c.findings, finding{Status: status, Check: check, Found: fmt.Sprintf(found, args...), Do: do})
 }
 
-func (c *checkup) all() {
+func (c *checkup) all(broken error) {
 	c.ok("mender-app", "%s", version.String())
+	if broken != nil {
+		c.bad(statusFail, "configuration", "correct the setting: nothing else can be done or checked before", "%v", broken)
+		c.clock()
+		c.sandbox()
+		return
+	}
 	c.updateModule()
 	dirs := c.submodules()
 	c.store()
@@ -221,14 +228,17 @@ func (c *checkup) store() {
 	for _, dir := range private {
 		most[dir] = 0o700
 	}
-	for at, most := range most {
+	well := true
+	for _, at := range slices.Sorted(maps.Keys(most)) {
+		most := most[at]
 		fi, err := os.Stat(at)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
 		if err != nil {
 			c.bad(statusFail, check, "run it as root", "%v", err)
-			return
+			well = false
+			continue
 		}
 		owner := -1
 		if st, ok := fi.Sys().(*syscall.Stat_t); ok {
@@ -237,15 +247,15 @@ func (c *checkup) store() {
 		if owner != os.Geteuid() || fi.Mode().Perm()&^most != 0 {
 			c.bad(statusFail, check, fmt.Sprintf("chown root %s && chmod %o %s", at, most, at),
 				"%s belongs to user %d and has mode %o: other users can read, change or block what is in it", at, owner, fi.Mode().Perm())
-			return
+			well = false
 		}
 	}
 	apps, err := s.Apps()
 	if err != nil {
 		c.bad(statusFail, check, correctIt, "%v", err)
-		return
+	} else if well {
+		c.ok(check, "%s, %d applications", s.Dir(), len(apps))
 	}
-	c.ok(check, "%s, %d applications", s.Dir(), len(apps))
 }
 
 // Limits of the free space on a file system, in bytes: a load leaves 16 MiB free,
@@ -342,8 +352,29 @@ func (c *checkup) clock() {
 	c.ok(check, "%s UTC", when(now))
 }
 
-// keys checks the keys that mender-app install verifies signatures with.
+// keys checks the keys that mender-app install and the Mender client verify signatures with.
 func (c *checkup) keys() {
+	c.ownKeys()
+	const check = "Mender's signature keys"
+	if name, _ := device.MenderClient(); name == "" {
+		return
+	}
+	keys, err := c.config.MenderKeys()
+	if err == nil && len(keys) == 0 {
+		c.bad(statusWarn, check, "set ArtifactVerifyKey in "+c.config.MenderConf, "none: the Mender client installs anything")
+		return
+	}
+	if err == nil {
+		_, err = device.ReadKeys(keys)
+	}
+	if err != nil {
+		c.bad(statusFail, check, "put the key there, or correct the setting", "%v", err)
+		return
+	}
+	c.ok(check, "%d", len(keys))
+}
+
+func (c *checkup) ownKeys() {
 	const check = "signature keys"
 	s := c.config.Signatures
 	if s.Err != nil {
@@ -355,7 +386,7 @@ func (c *checkup) keys() {
 		if s.AllowUnsigned {
 			c.bad(statusWarn, check, do, "none, and allow_unsigned is set: every artifact is trusted")
 		} else {
-			c.bad(statusWarn, check, do, "none: mender-app install asks for --unsigned, and a Mender client installs anything")
+			c.bad(statusWarn, check, do, "none: mender-app install asks for --unsigned")
 		}
 		return
 	}

@@ -39,7 +39,7 @@ The exit code is 1 if a line says fail.`,
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c := &checkup{ctx: cmd.Context(), config: p.config}
-			c.all()
+			c.all(p.broken)
 			if p.json {
 				if err := p.printJSON(c.findings); err != nil {
 					return err

@@ -18,6 +18,7 @@ import (
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/modules/staging"
+	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -146,19 +147,19 @@ func (p *program) install(ctx context.Context, from string, o installOptions) (e
 		return err
 	}
 	if r.Open != nil && r.Open.Reboot {
-		return say(map[string]any{"artifact_name": name, "state": "installed", "reboot": true},
+		return say(map[string]any{"artifact_name": name, "state": view.Waiting, "reboot": true},
 			"installed %s; it asks for a restart: restart the machine, then mender-app commit, or mender-app rollback", name)
 	}
 	if o.commit {
 		if err := c.Commit(ctx); err != nil {
 			return afterSignal(ctx, c, true, err)
 		}
-		return say(map[string]string{"artifact_name": name, "state": "committed"}, "installed and committed %s", name)
+		return say(map[string]string{"artifact_name": name, "state": view.Installed}, "installed and committed %s", name)
 	}
 	if r.Open == nil { // a module without rollback commits at once
-		return say(map[string]string{"artifact_name": name, "state": "committed"}, "installed %s", name)
+		return say(map[string]string{"artifact_name": name, "state": view.Installed}, "installed %s", name)
 	}
-	return say(map[string]string{"artifact_name": name, "state": "installed"},
+	return say(map[string]string{"artifact_name": name, "state": view.Waiting},
 		"installed %s; now mender-app commit, or mender-app rollback", name)
 }
 
@@ -278,7 +279,7 @@ func (p *program) commitCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.printResult(map[string]string{"artifact_name": r.Installed.ArtifactName, "state": "committed"},
+			return p.printResult(map[string]string{"artifact_name": r.Installed.ArtifactName, "state": view.Installed},
 				"committed %s", r.Installed.ArtifactName)
 		},
 	}
@@ -318,7 +319,7 @@ refuses a delta for the release that runs.`,
 			if err != nil {
 				return err
 			}
-			return p.printResult(map[string]string{"artifact_name": r.Installed.ArtifactName, "state": "rolled-back"},
+			return p.printResult(map[string]string{"artifact_name": r.Installed.ArtifactName, "status": store.StatusRolledBack},
 				"rolled back; installed is %s", orNothing(r.Installed.ArtifactName))
 		},
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/view"
+	"github.com/mender-app/mender-app/store"
 )
 
 func (p *program) stopCommand() *cobra.Command {
@@ -72,7 +73,7 @@ installation that failed.`,
 			if data {
 				kept = " with its data"
 			}
-			return p.printResult(map[string]any{"application": args[0], "state": "purged", "data": data}, "%s is removed%s", args[0], kept)
+			return p.printResult(map[string]any{"application": args[0], "status": store.StatusPurged, "data": data}, "%s is removed%s", args[0], kept)
 		},
 	}
 	cmd.Flags().BoolVar(&data, "data", false, "remove what the application has stored as well")
@@ -123,9 +124,6 @@ func (p *program) health(cmd *cobra.Command, names []string) error {
 			return o.Wrong
 		}
 		h := appHealth{Application: name, State: o.State, Health: o.Health}
-		if h.State == view.Running {
-			h.State = view.Installed
-		}
 		if o.Health == view.Unknown {
 			h.Problem = device.OneLine(o.Wrong.Error())
 		}

@@ -70,6 +70,7 @@ type program struct {
 
 	json   bool
 	config *device.Config
+	broken error // of the configuration; only doctor goes on with it
 	log    *slog.Logger
 }
 
@@ -125,6 +126,10 @@ func (p *program) configure(cmd *cobra.Command) error {
 		}
 	}
 	c, err := device.Load()
+	if err != nil && cmd.Name() == "doctor" {
+		p.broken = err
+		return nil
+	}
 	if err != nil {
 		return fmt.Errorf("%w: %w", device.ErrUsage, err)
 	}

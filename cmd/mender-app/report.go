@@ -109,7 +109,7 @@ func (r *report) collect(ctx context.Context) {
 	}
 	r.add("versions.txt", r.secrets.Text(r.versions(ctx)))
 	c := &checkup{ctx: ctx, config: r.p.config}
-	c.all()
+	c.all(nil)
 	r.addJSON("doctor.json", c.findings, nil)
 	list, err := r.p.status(ctx, nil)
 	r.addJSON("status.json", list, err)

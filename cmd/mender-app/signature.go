@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto"
 	"fmt"
 	"io"
 
@@ -27,6 +28,14 @@ func (k *keyOptions) Flags(f *pflag.FlagSet) {
 // Trusted returns the keys, one of which must have signed the artifact. It returns
 // none, after a warning, if the artifact may be installed without a check.
 func (o *artifactOpener) Trusted(k keyOptions) ([]device.Trusted, error) {
+	keys, err := o.trusted(k)
+	if err == nil && len(keys) == 0 {
+		o.Log.Warn("the artifact's signature is not checked: no public key is configured")
+	}
+	return keys, err
+}
+
+func (o *artifactOpener) trusted(k keyOptions) ([]device.Trusted, error) {
 	configured := o.Config.Signatures
 	if configured.Err != nil {
 		return nil, fmt.Errorf("%w: %w", device.ErrUsage, configured.Err)
@@ -47,8 +56,58 @@ func (o *artifactOpener) Trusted(k keyOptions) ([]device.Trusted, error) {
 		return nil, fmt.Errorf("%w: there is no public key to check the artifact's signature with: set artifact_verify_key in %s or give --key, or install without a check with --unsigned",
 			client.ErrRefused, o.Config.File)
 	}
-	o.Log.Warn("the artifact's signature is not checked: no public key is configured")
 	return nil, nil
+}
+
+// signatureCheck is how the signature of an artifact is checked.
+type signatureCheck struct {
+	keys   []device.Trusted // one must have signed it
+	err    error            // why it is refused in any case
+	note   string           // why it is right without a check
+	passed bool             // the update module learns who signed it
+}
+
+// toInstall is how mender-app install checks signatures.
+func (o *artifactOpener) toInstall(k keyOptions) (c signatureCheck, err error) {
+	if k.Unsigned && len(o.Config.Signatures.Keys) > 0 && len(k.Files) == 0 {
+		_, err := o.Trusted(k)
+		return c, err
+	}
+	c.passed = true
+	switch c.keys, c.err = o.trusted(k); {
+	case len(k.Files) > 0 && c.err != nil:
+		return c, c.err
+	case c.err == nil && len(c.keys) == 0:
+		c.note = "it is not checked: no public key is configured"
+	}
+	return c, nil
+}
+
+// underMender is how the Mender client checks them.
+func (o *artifactOpener) underMender() (c signatureCheck) {
+	keys, err := o.Config.MenderKeys()
+	if err == nil && len(keys) == 0 {
+		c.note = "the Mender client does not check it: no public key is configured in " + o.Config.MenderConf
+	}
+	if err == nil {
+		c.keys, err = device.ReadKeys(keys)
+	}
+	c.err = err
+	return c
+}
+
+// open reads an artifact's header. signature is why its signer may not install it; err why
+// it cannot be read.
+func (c signatureCheck) open(in io.Reader) (r *mender.Reader, signature, err error) {
+	signature = c.err
+	options := mender.ReadOptions{PublicKeys: publics(c.keys), Refused: func(err error) { signature = err }}
+	if r, err = mender.NewReader(in, options); err != nil || signature != nil || len(c.keys) == 0 {
+		return r, signature, err
+	}
+	if meta, _, err := artifact.ParseMetadata(r.Header().MetaData); err == nil {
+		signature = device.MayReplace(c.keys, r.Header().SignedBy, meta.ApplicationName)
+	}
+	return r, signature, nil
 }
 
 // openArtifact reads an artifact's header. The artifact must be signed by one of
@@ -81,9 +140,12 @@ func (o *artifactOpener) RepairSource(in io.Reader) (*mender.Reader, error) {
 
 // signedBy opens an artifact. If there are keys, one of them must have signed it.
 func signedBy(in io.Reader, keys []device.Trusted) (*mender.Reader, error) {
-	var options mender.ReadOptions
+	return mender.NewReader(in, mender.ReadOptions{PublicKeys: publics(keys)})
+}
+
+func publics(keys []device.Trusted) (list []crypto.PublicKey) {
 	for _, k := range keys {
-		options.PublicKeys = append(options.PublicKeys, k.Public)
+		list = append(list, k.Public)
 	}
-	return mender.NewReader(in, options)
+	return list
 }

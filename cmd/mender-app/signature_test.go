@@ -207,3 +207,63 @@ func app(file string) string {
 	}
 	return fmt.Sprintf("application of %s", file)
 }
+
+// TestCheckedSignatures: check says of a signature what the client says that would install
+// the artifact, makes all other checks too, and shows an artifact of anybody to no
+// sub-module.
+func TestCheckedSignatures(t *testing.T) {
+	if testing.Short() {
+		t.Skip("calls many programs; left out of -short")
+	}
+	d := signedDevice(t)
+	client := filepath.Join(d.Dir, "bin", "mender-update")
+	for _, c := range []struct {
+		name, conf, mender string
+		managed            bool
+		args               []string
+		file, want         string
+		code               int
+	}{
+		{name: "a trusted key", conf: "artifact_verify_key = \"@/ec.pub\"", file: "shop-ec", want: `pass +-`},
+		{name: "another key", conf: "artifact_verify_key = \"@/ec.pub\"", file: "shop-rsa", want: `fail .*not by a key that is trusted`, code: 9},
+		{name: "not signed", conf: "artifact_verify_key = \"@/ec.pub\"", file: "shop", want: `fail .*it is not signed`, code: 9},
+		{name: "no key", file: "shop", want: `fail .*there is no public key`, code: 9},
+		{name: "no key, --unsigned", args: []string{"--unsigned"}, file: "shop", want: `pass +it is not checked`},
+		{name: "a key that is missing", conf: "artifact_verify_key = \"@/gone.pub\"", file: "shop", want: `fail .*gone.pub: no such file`, code: 9},
+		{name: "a damaged setting", conf: "artifact_verify_kye = \"@/ec.pub\"", file: "shop", want: `fail .*unknown setting`, code: 9},
+		{name: "Mender, no key", managed: true, mender: "{}", file: "shop", want: `pass +the Mender client does not check it`},
+		{name: "Mender, no key, ours", conf: "artifact_verify_key = \"@/ec.pub\"", managed: true, mender: "{}", file: "shop-rsa", want: `pass +the Mender client does not check it`},
+		{name: "Mender, its key", conf: "artifact_verify_key = \"@/ec.pub\"", managed: true, mender: `{"ArtifactVerifyKey": "@/rsa.pub"}`, file: "shop-rsa", want: `pass +-`},
+		{name: "Mender, another", managed: true, mender: `{"ArtifactVerifyKey": "@/rsa.pub"}`, file: "shop-ec", want: `fail .*not by a key that is trusted`, code: 9},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			configure(t, d, c.conf)
+			require.NoError(t, os.RemoveAll(filepath.Join(d.Dir, "mender.conf")))
+			require.NoError(t, os.RemoveAll(filepath.Join(d.Dir, "fake", "calls")))
+			require.NoError(t, os.RemoveAll(client))
+			if c.mender != "" {
+				require.NoError(t, os.WriteFile(filepath.Join(d.Dir, "mender.conf"), []byte(strings.ReplaceAll(c.mender, "@", d.Dir)), 0o644))
+			}
+			if c.managed {
+				require.NoError(t, os.WriteFile(client, []byte("#!/bin/sh\n"), 0o755))
+			}
+			stdout, stderr, err := d.Run(nil, "mender-app", append(append([]string{"check"}, c.args...), c.file+".mender")...)
+			require.Regexp(t, `(?m)^signature +`+c.want, stdout, stderr)
+			require.Regexp(t, `(?m)^space +pass`, stdout, "every check is made")
+			if c.code == 0 {
+				require.NoError(t, err)
+				require.Empty(t, stderr, "nothing beside a pass")
+				require.Regexp(t, `(?m)^manifests +pass`, stdout)
+				return
+			}
+			var exit *exec.ExitError
+			require.True(t, errors.As(err, &exit))
+			require.Equal(t, c.code, exit.ExitCode(), stderr)
+			require.Regexp(t, `(?m)^manifests +not checked +signature failed`, stdout)
+			require.Regexp(t, `(?m)^error: refused: shop-1 would not be installed: signature$`, stderr)
+			calls, err := os.ReadFile(filepath.Join(d.Dir, "fake", "calls"))
+			require.NoError(t, err)
+			require.NotContains(t, string(calls), "CHECK")
+		})
+	}
+}

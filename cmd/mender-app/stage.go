@@ -59,8 +59,13 @@ command. While another call uses the store, stage exits with 75.`,
 			if o.load {
 				state, done = view.StateLoaded, "staged and loaded"
 			}
-			return p.printResult(stagedResult{one.Record, state, artifactNames(dropped)}, "%s %s (%s of %s); now mender-app install --staged %s",
-				done, one.ArtifactName, table.Bytes(one.Size), one.Application, one.Application)
+			next := "now mender-app install --staged " + one.Application
+			if name, _ := device.MenderClient(); name != "" {
+				next = fmt.Sprintf("%s manages this device and does not install it: mender-app install --force --staged %s does, and %s does not learn of it",
+					name, one.Application, name)
+			}
+			return p.printResult(stagedResult{one.Record, state, artifactNames(dropped)}, "%s %s (%s of %s); %s",
+				done, one.ArtifactName, table.Bytes(one.Size), one.Application, next)
 		},
 	}
 	o.Flags(cmd.Flags())

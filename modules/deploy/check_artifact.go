@@ -13,11 +13,16 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
+// Manifests is the manifests payload of an artifact that is checked.
+type Manifests struct {
+	Open    func() (io.Reader, error) // nil: it is not there
+	Lacking string                    // why, then
+}
+
 // Check makes the checks of a download, all of them and not only up to the first
 // that fails, and asks the sub-module what the release would change. It takes no lock
-// and changes nothing. manifests returns the artifact's manifests payload; nil if it
-// is not at hand.
-func (e *Engine) Check(ctx context.Context, name string, meta *artifact.Metadata, manifests func() (io.Reader, error)) (*Forecast, error) {
+// and changes nothing.
+func (e *Engine) Check(ctx context.Context, name string, meta *artifact.Metadata, manifests Manifests) (*Forecast, error) {
 	f := &Forecast{Application: meta.ApplicationName, ArtifactName: name, Version: meta.ApplicationVersion, Sizes: meta.Sizes}
 	p := &preflight{e: e, h: &header{Artifact: name, Meta: meta}, unlocked: true}
 	missing := ""
@@ -40,10 +45,10 @@ func (e *Engine) Check(ctx context.Context, name string, meta *artifact.Metadata
 	switch {
 	case missing != "":
 		f.Skip(what, missing+" failed")
-	case manifests == nil:
-		f.Skip(what, "they are not at hand: check the file")
+	case manifests.Open == nil:
+		f.Skip(what, manifests.Lacking)
 	default:
-		err := p.checkRelease(ctx, f, manifests)
+		err := p.checkRelease(ctx, f, manifests.Open)
 		if ctx.Err() != nil {
 			return nil, context.Cause(ctx)
 		}

@@ -289,7 +289,7 @@ func TestTogetherFirstIsUndone(t *testing.T) {
 // TestTogetherCheck: the check says what would be installed first.
 func TestTogetherCheck(t *testing.T) {
 	g, _ := withStaged(t, base2, disk1)
-	f, err := g.engine().Check(t.Context(), t2.name, t2.meta(), nil)
+	f, err := g.engine().Check(t.Context(), t2.name, t2.meta(), Manifests{})
 	require.NoError(t, err)
 	require.NoError(t, f.Refused())
 	require.Equal(t, []store.Member{{Application: "disk", ArtifactName: "disk-1"}, {Application: "base", ArtifactName: "base-2"}}, f.First)

@@ -357,7 +357,7 @@ func TestOneQuestionForAll(t *testing.T) {
 	require.NoError(t, err)
 	body, _ := io.ReadAll(r.Body)
 	r.Body.Close()
-	require.Contains(t, string(body), `"state":"running"`)
+	require.Contains(t, string(body), `"state":"installed"`)
 	require.EqualValues(t, 2, m.asked.Load())
 }
 

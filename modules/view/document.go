@@ -94,12 +94,8 @@ type Overview struct {
 	Wrong error `json:"-"`
 }
 
-const (
-	// Running is the state Installed if the engine says that all of it runs.
-	Running = "running"
-	// Unknown is the health of an application whose sub-module does not answer.
-	Unknown = "unknown"
-)
+// Unknown is the health of an application whose sub-module does not answer.
+const Unknown = "unknown"
 
 // Overview reads an application from the store and asks its sub-module for its status.
 func (v *Viewer) Overview(ctx context.Context, s *store.Store, name string) (o *Overview, err error) {
@@ -132,9 +128,6 @@ func (o *Overview) add(said Status, err error) {
 	}
 	if err == nil && said.Known {
 		o.Services = append([]submodules.Service{}, said.Services...)
-	}
-	if said.Alive && o.State == Installed {
-		o.State = Running
 	}
 }
 

@@ -178,6 +178,19 @@ func menderKeys(name string) (files []string, err error) {
 	return files, nil
 }
 
+// MenderKeys are the keys that the Mender client of this device checks signatures with. It
+// ignores those of mender-app.conf.
+func (c *Config) MenderKeys() (keys []Key, err error) {
+	files, err := menderKeys(c.MenderConf)
+	if err == nil && len(files) == 0 && c.MenderConf == menderConf {
+		files, err = menderKeys(menderConfFallback)
+	}
+	for _, file := range files {
+		keys = append(keys, Key{File: file})
+	}
+	return keys, err
+}
+
 // Trusted is a key that has been read.
 type Trusted struct {
 	Key

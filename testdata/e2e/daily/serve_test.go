@@ -48,7 +48,7 @@ func TestServe(t *testing.T) {
 
 	d.MustRun(t, "mkdir", "-p", "/var/lib/prometheus/node-exporter")
 	d.MustRun(t, "systemctl", "start", "mender-app-metrics.service")
-	require.Contains(t, d.MustRun(t, "cat", "/var/lib/prometheus/node-exporter/mender-app.prom"), `mender_app_application_state{application="shop",state="running"} 1`)
+	require.Contains(t, d.MustRun(t, "cat", "/var/lib/prometheus/node-exporter/mender-app.prom"), `mender_app_application_state{application="shop",state="installed"} 1`)
 	require.Contains(t, ask("/metrics"), `mender_app_application_healthy{application="shop"} 1`)
 
 	d.MustRun(t, "bash", "-c", "for i in $(seq 60); do systemctl is-active -q mender-app-serve.service || exit 0; sleep 1; done; exit 1")

@@ -100,3 +100,37 @@ func TestStagedLoaded(t *testing.T) {
 	require.True(t, own("2"), "it is installed")
 	e2e.Says(t, w, "web 2")
 }
+
+// Beside a Mender client, what is staged and checked is compared with what that client has
+// recorded, and a rollback by hand says how both agree again.
+func TestStagedBesideTheClient(t *testing.T) {
+	t.Parallel()
+	for _, c := range e2e.Clients {
+		t.Run(c.Name, func(t *testing.T) {
+			d := e2e.Device(t)
+			c.Use(t, d)
+			w := e2e.Watch(t, d)
+			first := e2e.Release(t, d, "1", "")
+			e2e.Mender(t, d, "install", first)
+			e2e.Mender(t, d, "commit")
+			over1 := e2e.ReleaseOver(t, d, "3", first, e2e.Web(t, "1", ""), e2e.Web(t, "3", ""))
+			require.Regexp(t, `(?m)^device +pass`, d.MustRun(t, "mender-app", "check", over1))
+			d.MustRun(t, "mender-app", "stage", "--load", "--unsigned", over1)
+			require.Regexp(t, `(?m)^shop .*shop-3 .* yes +[0-9a-f]{12}$`, d.MustRun(t, "mender-app", "staged"))
+			require.Regexp(t, `(?m)^device +pass`, d.MustRun(t, "mender-app", "check", "--unsigned", "--staged", "shop"))
+			d.MustRun(t, "mender-app", "install", "--unsigned", "--force", "--commit", "--staged", "shop")
+			e2e.Says(t, w, "web 3")
+
+			e2e.Mender(t, d, "install", e2e.Release(t, d, "2", ""))
+			e2e.Mender(t, d, "commit")
+			said := d.MustRun(t, "mender-app", "rollback", "shop")
+			require.Regexp(t, `mender-app rollback shop 3-shop-2 goes forward again`, said)
+			r, err := d.Run("mender-app", "check", over1)
+			require.NoError(t, err)
+			require.Equal(t, 9, r.Code, r.Output())
+			e2e.MenderFails(t, d, "install", over1)
+			d.MustRun(t, "mender-app", "rollback", "shop", "3")
+			d.MustProvide(t, e2e.Provides("2"))
+		})
+	}
+}
