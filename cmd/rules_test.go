@@ -91,7 +91,7 @@ var rules = []rule{
 	{
 		why:   "a deployment can be understood without the operator's extras",
 		from:  []string{"modules/deploy"},
-		never: []string{"modules/backup", "modules/reconcile", "modules/view", "modules/serve", "modules/client", "cmd"},
+		never: []string{"modules/backup", "modules/reconcile", "modules/view", "modules/staging", "modules/serve", "modules/client", "cmd"},
 	},
 }
 

@@ -106,6 +106,20 @@ func (s *Store) Meta(name string) string { return s.meta(name) }
 
 func (s *Store) meta(name string) string { return filepath.Join(s.dir, metaDir, name) }
 
+// Temp makes a directory for temporary files on the store's file system, whose free
+// space was checked. The caller holds the store's lock and removes the directory; what a
+// kill leaves is removed with Meta(TempName) by the next holder of the lock.
+func (s *Store) Temp() (string, error) {
+	dir := s.meta(TempName)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(dir, "call-*")
+}
+
+// TempName is the name of the directory that Temp makes its directories in, for Meta.
+const TempName = "tmp"
+
 func (s *Store) appDir(name string) string { return filepath.Join(s.dir, name) }
 
 // Apps lists the applications, sorted by name, including those not adopted yet. It

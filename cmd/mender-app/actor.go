@@ -161,7 +161,7 @@ func (a *actor) enabled(ctx context.Context, st *store.Store, p *policy.Present,
 	p.WasOff = app.Off[r.ID]
 	side := hooks.Release{Version: r.Version, Dir: app.ReleaseManifests(r.ID)}
 	e := a.p.engine()
-	d := hooks.Decider{Hooks: e.Hooks, Values: e.Values, Temp: func() (string, error) { return os.MkdirTemp("", "mender-app-*") }}
+	d := hooks.Decider{Hooks: e.Hooks, Values: e.Values}
 	p.Off, err = d.Decide(ctx, p.Policy, hooks.Call{Manifests: side.Dir, Application: p.Name, Operation: reconcileOperation, Automatic: true, Old: side, New: side})
 	return err
 }

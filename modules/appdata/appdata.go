@@ -34,9 +34,9 @@ import (
 
 // Keeper keeps the data of an application with an open deployment.
 type Keeper struct {
-	App  *store.App
-	Log  *slog.Logger
-	Root string // the store's directory, where no data is
+	App   *store.App
+	Log   *slog.Logger
+	Store *store.Store
 	Release
 }
 
@@ -55,8 +55,6 @@ type Release interface {
 	// RunMigrate runs the hook migrate of the new release. dir has a link to each volume, at
 	// the path that is its name.
 	RunMigrate(ctx context.Context, dir string) error
-	// Temp makes a directory for temporary files, which the caller removes.
-	Temp() (string, error)
 }
 
 // record is the file of a copy that says what is in it.
@@ -254,7 +252,7 @@ func (k *Keeper) migrate(ctx context.Context, rec *record, m policy.Migrate) err
 	if err := durable.WriteFile(begun, nil, 0o600); err != nil {
 		return err
 	}
-	links, err := k.Temp()
+	links, err := k.Store.Temp()
 	if err != nil {
 		return err
 	}

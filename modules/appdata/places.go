@@ -97,7 +97,7 @@ func (k *Keeper) needs(ctx context.Context, places []place) (list []diskspace.Ne
 		if err != nil {
 			return nil, fmt.Errorf("the data cannot be copied: %w", err)
 		}
-		list = append(list, diskspace.Need{Dir: diskspace.Existing(k.Root), Bytes: bytes})
+		list = append(list, diskspace.Need{Dir: diskspace.Existing(k.Store.Dir()), Bytes: bytes})
 	}
 	return list, nil
 }
@@ -183,7 +183,7 @@ func (k *Keeper) find(named, directories []string, volumes []submodules.Volume) 
 
 // allowed refuses places that are not the data of an application alone.
 func (k *Keeper) allowed(places []place) error {
-	root, err := filepath.EvalSymlinks(diskspace.Existing(k.Root))
+	root, err := filepath.EvalSymlinks(diskspace.Existing(k.Store.Dir()))
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -149,20 +148,20 @@ func (d *oldContent) has(ctx context.Context, b artifact.Base) (bool, error) {
 	return ok, nil
 }
 
-// isLoaded reports whether an image is loaded of a staged artifact (staging.LoadRecord). The
+// isLoaded reports whether an image is loaded of a staged artifact (store.LoadRecord). The
 // sub-module reads nothing of it then.
 func (d *oldContent) isLoaded(c artifact.Component) bool {
 	if c.IsFile() || !d.info.Has(submodules.FeatureDelta) {
 		return false
 	}
 	if d.loaded == nil {
-		d.loaded = staging.LoadedDigests(d.e.Store, d.app, d.r.Orchestrator)
+		d.loaded = d.e.Store.LoadedDigests(d.app, d.r.Orchestrator)
 	}
 	return d.loaded[c.Digest]
 }
 
 // check makes sure that the device has the images that the deltas need. One that is
-// loaded already (staging.LoadRecord) needs none.
+// loaded already (store.LoadRecord) needs none.
 func (d *oldContent) check(ctx context.Context, m *artifact.Metadata) error {
 	missing := map[image.Digest]submodules.Component{}
 	for _, c := range m.Components {

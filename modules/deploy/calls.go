@@ -127,7 +127,7 @@ func (t *target) callOnce(ctx context.Context, verb string, req submodules.AnyRe
 	if err := durable.Point("call." + verb); err != nil {
 		return nil, fmt.Errorf("%s: %w", verb, err)
 	}
-	tmp, err := t.e.temp()
+	tmp, err := t.e.Store.Temp()
 	if err != nil {
 		return nil, err
 	}
@@ -143,16 +143,6 @@ func (t *target) callOnce(ctx context.Context, verb string, req submodules.AnyRe
 		t.a.Deciding = false // the next write of the state keeps all three
 	}
 	return reply, durable.Point("called." + verb)
-}
-
-// temp makes a directory for temporary files on the store's file system, whose
-// free space was checked. The next call removes it if this one does not.
-func (e *Engine) temp() (string, error) {
-	dir := e.Store.Meta("tmp")
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return "", err
-	}
-	return os.MkdirTemp(dir, "call-*")
 }
 
 // orchestrator returns a sub-module and what it can do.

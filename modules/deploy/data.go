@@ -10,7 +10,7 @@ import (
 
 // data keeps the data of an application with its releases. unlocked is as in target.
 func (e *Engine) data(a *store.App, unlocked bool) *appdata.Keeper {
-	return &appdata.Keeper{App: a, Log: e.Log, Root: e.Store.Dir(), Release: &dataCalls{e, a, unlocked}}
+	return &appdata.Keeper{App: a, Log: e.Log, Store: e.Store, Release: &dataCalls{e, a, unlocked}}
 }
 
 // dataCalls implements appdata.Release.
@@ -73,5 +73,3 @@ func (c *dataCalls) Run(ctx context.Context, id string, command appdata.Command)
 func (c *dataCalls) RunMigrate(ctx context.Context, dir string) error {
 	return c.e.hooks().Migrate(ctx, c.a, dir)
 }
-
-func (c *dataCalls) Temp() (string, error) { return c.e.temp() }

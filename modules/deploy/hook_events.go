@@ -11,7 +11,7 @@ import (
 
 // hooks runs the hooks.
 func (e *Engine) hooks() hooks.Events {
-	return hooks.Events{Hooks: e.Hooks, Log: e.Log, Temp: e.temp, Asked: e.Asked, Values: e.Values}
+	return hooks.Events{Hooks: e.Hooks, Log: e.Log, Store: e.Store, Asked: e.Asked, Values: e.Values}
 }
 
 // permit runs the hooks of an event that may refuse what begins. A refusal is an

@@ -126,7 +126,7 @@ func (l *loader) manifests(r io.Reader) error {
 }
 
 func (l *loader) images(ctx context.Context, r io.Reader) error {
-	tmp, err := l.e.temp()
+	tmp, err := l.e.Store.Temp()
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (l *loader) image(ctx context.Context, info artifact.ImageInfo, content io.
 		return fmt.Errorf("%w: unknown kind of image", artifact.ErrPayload)
 	}
 	if spools(l.info, len(names) > 1) || isFile(names[0]) || l.nameless() {
-		tmp, err := l.e.temp()
+		tmp, err := l.e.Store.Temp()
 		if err != nil {
 			return err
 		}

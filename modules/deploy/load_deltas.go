@@ -38,7 +38,7 @@ func (l *loader) rebuilds(c store.Component, kind artifact.Kind) bool {
 // rebuildAndLoad makes a component of those on the device and a delta, and loads it
 // under each of its names.
 func (l *loader) rebuildAndLoad(ctx context.Context, info artifact.ImageInfo, names []store.Component, content io.Reader) error {
-	tmp, err := l.e.temp()
+	tmp, err := l.e.Store.Temp()
 	if err != nil {
 		return err
 	}

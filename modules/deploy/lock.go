@@ -51,7 +51,7 @@ func (e *Engine) lockWithin(ctx context.Context, who string, limit time.Duration
 }
 
 func (e *Engine) sweepTemp() {
-	if err := os.RemoveAll(e.Store.Meta("tmp")); err != nil {
+	if err := os.RemoveAll(e.Store.Meta(store.TempName)); err != nil {
 		e.Log.Warn("cannot remove temporary files", "error", err)
 	}
 }

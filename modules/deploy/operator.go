@@ -246,7 +246,7 @@ func (e *Engine) Backup(ctx context.Context, names []string, f func(*Installed) 
 func (t *target) backUp(ctx context.Context, f func(*Installed) error) (err error) {
 	m := t.e.hooks()
 	defer m.DropHandover(t.a)
-	tmp, err := t.e.temp()
+	tmp, err := t.e.Store.Temp()
 	if err != nil {
 		return err
 	}

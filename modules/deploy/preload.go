@@ -8,7 +8,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/modules/diskspace"
-	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -26,7 +25,7 @@ type Preload struct {
 
 // Preload loads the components of a staged artifact beside what runs, so that its
 // installation has nothing to load. What they are is durable before the first of them
-// is loaded (staging.LoadRecord), and they are when Preload returns nil. Otherwise they are
+// is loaded (store.LoadRecord), and they are when Preload returns nil. Otherwise they are
 // deleted again; what a kill leaves, the next Preload, Unload or Resume deletes.
 func (e *Engine) Preload(ctx context.Context, p Preload) error {
 	release, err := e.lock(ctx, "loading of "+p.Name)
@@ -72,10 +71,10 @@ func (e *Engine) Preload(ctx context.Context, p Preload) error {
 	}
 	l := t.loader(pre.resolved)
 	l.imagesOnly = true
-	return e.preload(ctx, t, staging.LoadRecordOf(p.Digest, t.r, engine), func() error { return l.receive(ctx, p.Payload) })
+	return e.preload(ctx, t, store.NewLoadRecord(p.Digest, t.r, engine), func() error { return l.receive(ctx, p.Payload) })
 }
 
-func (e *Engine) preload(ctx context.Context, t *target, r staging.LoadRecord, load func() error) (err error) {
+func (e *Engine) preload(ctx context.Context, t *target, r store.LoadRecord, load func() error) (err error) {
 	if err := r.Write(e.Store); err != nil {
 		return err
 	}
@@ -104,7 +103,7 @@ func (e *Engine) preload(ctx context.Context, t *target, r staging.LoadRecord, l
 // loading was interrupted, unless something else needs them. It takes no lock if there
 // are none.
 func (e *Engine) Unload(ctx context.Context) error {
-	if !staging.AnyDoomed(e.Store) {
+	if !e.Store.AnyDoomed() {
 		return nil
 	}
 	release, err := e.lock(ctx, "unloading")
@@ -116,7 +115,7 @@ func (e *Engine) Unload(ctx context.Context) error {
 }
 
 func (e *Engine) undoDoomed(ctx context.Context) error {
-	list, err := staging.DoomedRecords(e.Store)
+	list, err := e.Store.DoomedRecords()
 	for _, r := range list {
 		err = errors.Join(err, e.undo(ctx, r))
 	}
@@ -124,7 +123,7 @@ func (e *Engine) undoDoomed(ctx context.Context) error {
 }
 
 // undo deletes what a record names, and the record. The caller holds the lock.
-func (e *Engine) undo(ctx context.Context, r staging.LoadRecord) error {
+func (e *Engine) undo(ctx context.Context, r store.LoadRecord) error {
 	if r.Release.Complete && r.Staged(e.Store) {
 		r.Release.Complete = false // so that the next call goes on after a kill
 		if err := r.Write(e.Store); err != nil {
@@ -147,8 +146,8 @@ func (e *Engine) undo(ctx context.Context, r staging.LoadRecord) error {
 // forgetLoaded undoes what is loaded of an application's staged artifacts, before PURGE
 // removes everything that the application owns in the engine.
 func (e *Engine) forgetLoaded(ctx context.Context, a *store.App) error {
-	list, err := staging.LoadRecords(e.Store)
-	for _, r := range slices.DeleteFunc(list, func(r staging.LoadRecord) bool { return r.Release.Application != a.Name }) {
+	list, err := e.Store.LoadRecords()
+	for _, r := range slices.DeleteFunc(list, func(r store.LoadRecord) bool { return r.Release.Application != a.Name }) {
 		err = errors.Join(err, e.undo(ctx, r))
 	}
 	return err

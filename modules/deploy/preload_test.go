@@ -12,7 +12,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -85,8 +84,8 @@ func dies(n int, work func() error) (killed bool, err error) {
 func (g *rig) holdsStaged(t tb, staged ...release) {
 	t.Helper()
 	s := g.engine().Store
-	require.False(t, staging.AnyDoomed(s), "a record is to be undone")
-	records, err := staging.LoadRecords(s)
+	require.False(t, s.AnyDoomed(), "a record is to be undone")
+	records, err := s.LoadRecords()
 	require.NoError(t, err)
 	for _, app := range []string{"shop", "else", "fresh"} {
 		want := map[digest.Digest]bool{}
@@ -285,7 +284,7 @@ func (g *rig) settled(t tbAt) {
 	}
 	var loaded []release
 	for _, r := range []release{v2, v4, fresh} {
-		if staging.FindLoadRecord(g.engine().Store, digest.Of([]byte(r.name))) != nil {
+		if g.engine().Store.LoadRecord(digest.Of([]byte(r.name))) != nil {
 			loaded = append(loaded, r)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/modules/journal"
-	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/store"
 )
 
@@ -25,7 +24,7 @@ func isReferenced(a *store.App, id string) bool {
 }
 
 // referencesTo returns a function that reports whether a release other than doomed, or a
-// staged artifact that is loaded (staging.LoadRecord), needs a component under the same
+// staged artifact that is loaded (store.LoadRecord), needs a component under the same
 // URL (stays). If not, still lists the
 // components of the same digest that are needed under other URLs. A sub-module
 // that identifies components by digest keeps one reference for each application,
@@ -77,7 +76,7 @@ func referencesTo(s *store.Store, a *store.App, doomed string, byIdentity bool) 
 			need(r.Components)
 		}
 	}
-	staged, err := staging.LoadRecords(s)
+	staged, err := s.LoadRecords()
 	if err != nil {
 		return nil, err
 	}

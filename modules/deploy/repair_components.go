@@ -37,7 +37,7 @@ func (e *Engine) Repair(ctx context.Context, names []string, from RepairSource) 
 	if err := e.settled(); err != nil {
 		return nil, nil, err
 	}
-	source, err := unpackForRepair(ctx, from, e.temp)
+	source, err := unpackForRepair(ctx, from, e.Store.Temp)
 	if err != nil {
 		return nil, nil, fmt.Errorf("the artifact: %w", err)
 	}

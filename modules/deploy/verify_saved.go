@@ -14,7 +14,7 @@ import (
 // verifySaved verifies one component of a sub-module without the feature verify:
 // SAVE writes it, and its SHA-256 is compared. It needs the lock.
 func (t *target) verifySaved(ctx context.Context, c store.Component) (problems []string, err error) {
-	tmp, err := t.e.temp()
+	tmp, err := t.e.Store.Temp()
 	if err != nil {
 		return nil, err
 	}

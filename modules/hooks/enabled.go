@@ -39,8 +39,8 @@ type deciding interface {
 type Decider struct {
 	Hooks  deciding // nil: there are none
 	Values settings.Values
-	// Temp makes a directory for temporary files.
-	Temp func() (string, error)
+	// Store is for temporary files; nil: its lock is not held, so they are elsewhere.
+	Store *store.Store
 }
 
 // Decide says why a release must not run; "" if it may. c is what the hook is told; its
@@ -84,7 +84,11 @@ func (d Decider) Decide(ctx context.Context, p *policy.Policy, c Call) (off stri
 
 // ask runs the hook and reads its answer.
 func (d Decider) ask(ctx context.Context, c Call, list []settings.Value) (off string, err error) {
-	dir, err := d.Temp()
+	temp := func() (string, error) { return os.MkdirTemp("", "mender-app-*") }
+	if d.Store != nil {
+		temp = d.Store.Temp
+	}
+	dir, err := temp()
 	if err != nil {
 		return "", err
 	}

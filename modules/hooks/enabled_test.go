@@ -75,7 +75,7 @@ func TestDecide(t *testing.T) {
 			if c.operator != "" {
 				require.NoError(t, s.Change(t.Context(), "shop", map[string]string{"enabled": c.operator}, nil))
 			}
-			d := Decider{Values: s, Temp: func() (string, error) { return os.MkdirTemp(t.TempDir(), "x") }}
+			d := Decider{Values: s}
 			p := &policy.Policy{Managed: true, Enabled: c.policy}
 			if c.hook != nil {
 				d.Hooks = c.hook

@@ -50,8 +50,8 @@ const (
 type Events struct {
 	Hooks Programs // nil: there are none
 	Log   *slog.Logger
-	Temp  func() (string, error) // makes a directory for temporary files
-	Asked store.Asked            // who asked for what is not a deployment
+	Store *store.Store
+	Asked store.Asked // who asked for what is not a deployment
 	// Values are what hooks get in a file.
 	Values settings.Values
 }
@@ -86,7 +86,7 @@ func (es Events) Run(ctx context.Context, m Event) error {
 	if err := durable.Point("hook." + m.hook); err != nil {
 		return fmt.Errorf("hook %s: %w", m.hook, err)
 	}
-	tmp, err := es.Temp()
+	tmp, err := es.Store.Temp()
 	if err != nil {
 		return err
 	}
@@ -239,7 +239,7 @@ func (es Events) Check(a *store.App) error {
 // Disabled says why the new release of a's deployment must not run at all; "" if it may.
 func (es Events) Disabled(ctx context.Context, a *store.App) (off string, err error) {
 	d := a.Deployment
-	return Decider{Hooks: es.Hooks, Values: es.Values, Temp: es.Temp}.Decide(ctx, es.policyOfRelease(a, d.To), Call{
+	return Decider{Hooks: es.Hooks, Values: es.Values, Store: es.Store}.Decide(ctx, es.policyOfRelease(a, d.To), Call{
 		Manifests: a.ReleaseManifests(d.To), Application: a.Name, Operation: opInstall, Old: es.side(a, d.From), New: es.side(a, d.To),
 	})
 }

@@ -53,7 +53,7 @@ func ListStaged(s *store.Store, area *staging.Area, app string) ([]Staged, error
 			continue
 		}
 		l := Staged{Record: a.Record, Against: notInstalled, Problem: a.Problem, State: StateStaged, Artifact: a}
-		if r := staging.FindLoadRecord(s, a.Digest); r != nil {
+		if r := s.LoadRecord(a.Digest); r != nil {
 			l.State, l.Engine = StateLoaded, r.Engine
 		}
 		if a.Problem != "" {

@@ -249,7 +249,7 @@ func (c *Config) StagingArea() *staging.Area {
 	s := c.OpenStore()
 	return &staging.Area{
 		Store: s, Limit: c.Staging.Most << 20, Margin: c.Staging.Free << 20, Free: diskspace.Free,
-		Loaded: func(artifact digest.Digest) int64 { return staging.LoadedBytes(s, artifact) },
+		Loaded: func(artifact digest.Digest) int64 { return s.LoadedBytes(artifact) },
 	}
 }
 

@@ -1,4 +1,4 @@
-package staging
+package store
 
 import (
 	"os"
@@ -11,12 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/store"
 )
 
 // TestLoadedFormatDocument compares the record with its table in store/FORMAT.md.
 func TestLoadedFormatDocument(t *testing.T) {
-	text, err := os.ReadFile("../../store/FORMAT.md")
+	text, err := os.ReadFile("FORMAT.md")
 	require.NoError(t, err)
 	_, section, ok := strings.Cut(string(text), "\n## staged/<digest>"+loadedSuffix+"\n")
 	require.True(t, ok)
@@ -34,45 +33,45 @@ func TestLoadedFormatDocument(t *testing.T) {
 
 // TestRecords: what counts as loaded, and what is to be undone.
 func TestRecords(t *testing.T) {
-	s := store.At(t.TempDir())
-	require.False(t, AnyDoomed(s), "nothing was ever staged")
+	s := At(t.TempDir())
+	require.False(t, s.AnyDoomed(), "nothing was ever staged")
 	require.NoError(t, os.MkdirAll(s.Meta(loadedDir), 0o700))
 	artifact := digest.Of([]byte("shop-2"))
 	image := digest.Of([]byte("web"))
-	r := LoadRecordOf(artifact, &store.Release{Application: "shop", Orchestrator: "fake", Components: []store.Component{{URL: "web:2", Digest: image}}}, 7)
+	r := NewLoadRecord(artifact, &Release{Application: "shop", Orchestrator: "fake", Components: []Component{{URL: "web:2", Digest: image}}}, 7)
 	require.NoError(t, r.Write(s))
-	require.NoError(t, os.WriteFile(recordPath(s, artifact, stagedSuffix), nil, 0o600))
-	require.True(t, AnyDoomed(s), "it is not complete")
-	require.Nil(t, FindLoadRecord(s, artifact))
-	require.Empty(t, LoadedDigests(s, "shop", "fake"))
-	require.EqualValues(t, 7, LoadedBytes(s, artifact), "a part counts as the whole")
+	require.NoError(t, os.WriteFile(s.recordPath(artifact, stagedSuffix), nil, 0o600))
+	require.True(t, s.AnyDoomed(), "it is not complete")
+	require.Nil(t, s.LoadRecord(artifact))
+	require.Empty(t, s.LoadedDigests("shop", "fake"))
+	require.EqualValues(t, 7, s.LoadedBytes(artifact), "a part counts as the whole")
 
 	r.Release.Complete = true
 	require.NoError(t, r.Write(s))
-	require.False(t, AnyDoomed(s))
-	require.EqualValues(t, 7, FindLoadRecord(s, artifact).Engine)
-	require.True(t, LoadedDigests(s, "shop", "fake")[image])
-	require.Empty(t, LoadedDigests(s, "other", "fake"))
-	require.Empty(t, LoadedDigests(s, "shop", "k8s"))
+	require.False(t, s.AnyDoomed())
+	require.EqualValues(t, 7, s.LoadRecord(artifact).Engine)
+	require.True(t, s.LoadedDigests("shop", "fake")[image])
+	require.Empty(t, s.LoadedDigests("other", "fake"))
+	require.Empty(t, s.LoadedDigests("shop", "k8s"))
 
-	require.NoError(t, os.Remove(recordPath(s, artifact, stagedSuffix)))
-	doomed, err := DoomedRecords(s)
+	require.NoError(t, os.Remove(s.recordPath(artifact, stagedSuffix)))
+	doomed, err := s.DoomedRecords()
 	require.NoError(t, err)
 	require.Len(t, doomed, 1, "its artifact is no longer staged")
 	require.NoError(t, doomed[0].Remove(s))
 
 	for _, text := range []string{"{", `{"format":1}`, `{"format":1,"release":{"application":"../x"}}`} {
-		require.NoError(t, os.WriteFile(recordPath(s, artifact, loadedSuffix), []byte(text), 0o600))
-		_, err = LoadRecords(s)
-		var corrupt *store.CorruptError
+		require.NoError(t, os.WriteFile(s.recordPath(artifact, loadedSuffix), []byte(text), 0o600))
+		_, err = s.LoadRecords()
+		var corrupt *CorruptError
 		require.ErrorAs(t, err, &corrupt, text)
-		require.True(t, AnyDoomed(s))
-		_, err = DoomedRecords(s)
+		require.True(t, s.AnyDoomed())
+		_, err = s.DoomedRecords()
 		require.ErrorContains(t, err, "it is kept as")
-		require.False(t, AnyDoomed(s))
+		require.False(t, s.AnyDoomed())
 	}
-	require.NoError(t, os.WriteFile(recordPath(s, artifact, loadedSuffix), []byte(`{"format":2,"release":{"application":"shop"}}`), 0o600))
-	_, err = DoomedRecords(s)
-	require.ErrorIs(t, err, store.ErrNewer)
-	require.FileExists(t, recordPath(s, artifact, loadedSuffix), "a newer mender-app knows it")
+	require.NoError(t, os.WriteFile(s.recordPath(artifact, loadedSuffix), []byte(`{"format":2,"release":{"application":"shop"}}`), 0o600))
+	_, err = s.DoomedRecords()
+	require.ErrorIs(t, err, ErrNewer)
+	require.FileExists(t, s.recordPath(artifact, loadedSuffix), "a newer mender-app knows it")
 }

@@ -1,4 +1,4 @@
-package staging
+package store
 
 import (
 	"encoding/json"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/names"
-	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 )
 
@@ -29,7 +28,7 @@ import (
 // again, and a sub-module reads nothing of one that is present. This file must not know
 // how anything is loaded or deleted, nor what is in an artifact.
 
-// Names in the store. See store/FORMAT.md.
+// Names in the  See store/FORMAT.md.
 const (
 	loadedDir     = "staged"
 	loadedSuffix  = ".loaded"
@@ -42,7 +41,7 @@ const (
 // LoadRecord is what is loaded of a staged artifact.
 type LoadRecord struct {
 	// Release is what the artifact brings. Its ID is that of no release.
-	Release *store.Release
+	Release *Release
 	// Engine is how many bytes its components take, as the artifact says.
 	Engine int64
 
@@ -51,13 +50,13 @@ type LoadRecord struct {
 
 // loadedFile is the file of a record.
 type loadedFile struct {
-	Format  int            `json:"format"`
-	Engine  int64          `json:"engine"`
-	Release *store.Release `json:"release"`
+	Format  int      `json:"format"`
+	Engine  int64    `json:"engine"`
+	Release *Release `json:"release"`
 }
 
-// LoadRecordOf makes the record of a staged artifact. Nothing is written.
-func LoadRecordOf(artifact digest.Digest, r *store.Release, engine int64) LoadRecord {
+// NewLoadRecord makes the record of a staged artifact. Nothing is written.
+func NewLoadRecord(artifact digest.Digest, r *Release, engine int64) LoadRecord {
 	r.ID = recordID(artifact)
 	return LoadRecord{Release: r, Engine: engine, artifact: artifact}
 }
@@ -65,37 +64,37 @@ func LoadRecordOf(artifact digest.Digest, r *store.Release, engine int64) LoadRe
 // recordID names what an artifact brings. The names of releases begin with a number.
 func recordID(artifact digest.Digest) string { return "staged-" + artifact.Hex()[:12] }
 
-func recordPath(s *store.Store, artifact digest.Digest, suffix string) string {
+func (s *Store) recordPath(artifact digest.Digest, suffix string) string {
 	return s.Meta(filepath.Join(loadedDir, artifact.Hex()+suffix))
 }
 
 // Write writes the record. It is durable when Write returns nil.
-func (r LoadRecord) Write(s *store.Store) error {
-	r.Release.Format = store.Format
+func (r LoadRecord) Write(s *Store) error {
+	r.Release.Format = Format
 	data, err := json.MarshalIndent(loadedFile{loadedFormat, r.Engine, r.Release}, "", "  ")
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(recordPath(s, r.artifact, loadedSuffix), append(data, '\n'), 0o600)
+	return durable.WriteFile(s.recordPath(r.artifact, loadedSuffix), append(data, '\n'), 0o600)
 }
 
 // Remove removes the record. What it names must be deleted before.
-func (r LoadRecord) Remove(s *store.Store) error {
-	return durable.Remove(recordPath(s, r.artifact, loadedSuffix))
+func (r LoadRecord) Remove(s *Store) error {
+	return durable.Remove(s.recordPath(r.artifact, loadedSuffix))
 }
 
 // Staged reports whether the record's artifact is still staged.
-func (r LoadRecord) Staged(s *store.Store) bool {
-	_, err := os.Lstat(recordPath(s, r.artifact, stagedSuffix))
+func (r LoadRecord) Staged(s *Store) bool {
+	_, err := os.Lstat(s.recordPath(r.artifact, stagedSuffix))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
 // doomed reports whether the record is to be undone.
-func (r LoadRecord) doomed(s *store.Store) bool { return !r.Release.Complete || !r.Staged(s) }
+func (r LoadRecord) doomed(s *Store) bool { return !r.Release.Complete || !r.Staged(s) }
 
-// LoadRecords lists all records. The error is a *store.CorruptError for a damaged one: then
+// LoadRecords lists all records. The error is a *CorruptError for a damaged one: then
 // anything may be needed. It needs no lock.
-func LoadRecords(s *store.Store) (list []LoadRecord, err error) {
+func (s *Store) LoadRecords() (list []LoadRecord, err error) {
 	entries, err := os.ReadDir(s.Meta(loadedDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -106,7 +105,7 @@ func LoadRecords(s *store.Store) (list []LoadRecord, err error) {
 		if !ok || err != nil {
 			continue
 		}
-		r, err := readRecord(s, d)
+		r, err := s.readRecord(d)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue // it has just been removed
 		}
@@ -118,14 +117,14 @@ func LoadRecords(s *store.Store) (list []LoadRecord, err error) {
 	return list, nil
 }
 
-func readRecord(s *store.Store, artifact digest.Digest) (*LoadRecord, error) {
-	path := recordPath(s, artifact, loadedSuffix)
+func (s *Store) readRecord(artifact digest.Digest) (*LoadRecord, error) {
+	path := s.recordPath(artifact, loadedSuffix)
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, err
 	}
 	if st.Size() > maxLoadRecord {
-		return nil, &store.CorruptError{Path: path, Err: fmt.Errorf("%d bytes long", st.Size())}
+		return nil, &CorruptError{Path: path, Err: fmt.Errorf("%d bytes long", st.Size())}
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -133,7 +132,7 @@ func readRecord(s *store.Store, artifact digest.Digest) (*LoadRecord, error) {
 	}
 	var f loadedFile
 	if err = json.Unmarshal(data, &f); err == nil && f.Format > loadedFormat {
-		return nil, fmt.Errorf("%s: %w", path, store.ErrNewer)
+		return nil, fmt.Errorf("%s: %w", path, ErrNewer)
 	}
 	if err == nil && f.Release == nil {
 		err = errors.New("it names no release")
@@ -142,7 +141,7 @@ func readRecord(s *store.Store, artifact digest.Digest) (*LoadRecord, error) {
 		err = names.Check(f.Release.Application)
 	}
 	if err != nil {
-		return nil, &store.CorruptError{Path: path, Err: err}
+		return nil, &CorruptError{Path: path, Err: err}
 	}
 	f.Release.ID = recordID(artifact)
 	return &LoadRecord{Release: f.Release, Engine: max(f.Engine, 0), artifact: artifact}, nil
@@ -150,9 +149,9 @@ func readRecord(s *store.Store, artifact digest.Digest) (*LoadRecord, error) {
 
 // DoomedRecords lists the records that are to be undone. A damaged one is renamed, and the error
 // says so: what it names stays in the engine.
-func DoomedRecords(s *store.Store) (list []LoadRecord, err error) {
-	all, err := LoadRecords(s)
-	var corrupt *store.CorruptError
+func (s *Store) DoomedRecords() (list []LoadRecord, err error) {
+	all, err := s.LoadRecords()
+	var corrupt *CorruptError
 	if errors.As(err, &corrupt) {
 		return nil, errors.Join(fmt.Errorf("%w; it is kept as %s: what it names stays in the engine until the artifact is staged and loaded again",
 			err, filepath.Base(corrupt.Path)+corruptSuffix), durable.Rename(corrupt.Path, corrupt.Path+corruptSuffix))
@@ -160,15 +159,15 @@ func DoomedRecords(s *store.Store) (list []LoadRecord, err error) {
 	return slices.DeleteFunc(all, func(r LoadRecord) bool { return !r.doomed(s) }), err
 }
 
-// AnyDoomed reports whether Doomed may have something to say. It needs no lock.
-func AnyDoomed(s *store.Store) bool {
-	all, err := LoadRecords(s)
+// AnyDoomed reports whether DoomedRecords may have something to say. It needs no lock.
+func (s *Store) AnyDoomed() bool {
+	all, err := s.LoadRecords()
 	return err != nil || slices.ContainsFunc(all, func(r LoadRecord) bool { return r.doomed(s) })
 }
 
-// FindLoadRecord returns the complete record of a staged artifact; nil if there is none.
-func FindLoadRecord(s *store.Store, artifact digest.Digest) *LoadRecord {
-	r, err := readRecord(s, artifact)
+// LoadRecord returns the complete record of a staged artifact; nil if there is none.
+func (s *Store) LoadRecord(artifact digest.Digest) *LoadRecord {
+	r, err := s.readRecord(artifact)
 	if err != nil || !r.Release.Complete {
 		return nil
 	}
@@ -177,8 +176,8 @@ func FindLoadRecord(s *store.Store, artifact digest.Digest) *LoadRecord {
 
 // LoadedBytes is how many bytes a staged artifact takes in the engine. What is loaded only in
 // part counts as a whole.
-func LoadedBytes(s *store.Store, artifact digest.Digest) int64 {
-	r, err := readRecord(s, artifact)
+func (s *Store) LoadedBytes(artifact digest.Digest) int64 {
+	r, err := s.readRecord(artifact)
 	if err != nil {
 		return 0
 	}
@@ -187,8 +186,8 @@ func LoadedBytes(s *store.Store, artifact digest.Digest) int64 {
 
 // LoadedDigests returns what complete records of an application and its orchestrator have
 // loaded, by digest.
-func LoadedDigests(s *store.Store, application, orchestrator string) map[digest.Digest]bool {
-	all, _ := LoadRecords(s) // a damaged one counts for nothing here
+func (s *Store) LoadedDigests(application, orchestrator string) map[digest.Digest]bool {
+	all, _ := s.LoadRecords() // a damaged one counts for nothing here
 	loaded := map[digest.Digest]bool{}
 	for _, r := range all {
 		if r.Release.Complete && r.Release.Application == application && r.Release.Orchestrator == orchestrator {
