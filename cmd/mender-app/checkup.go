@@ -47,7 +47,6 @@ func (c *checkup) all(broken error) {
 	if broken != nil {
 		c.bad(statusFail, "configuration", "correct the setting: nothing else can be done or checked before", "%v", broken)
 		c.clock()
-		c.sandbox()
 		return
 	}
 	c.updateModule()
