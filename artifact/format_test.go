@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/artifact/strictjson"
 )
 
 // section returns the rows of the first table under a heading of FORMAT.md,

@@ -10,7 +10,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/artifact/internal/strictjson"
+	"github.com/mender-app/mender-app/artifact/strictjson"
 )
 
 // reference is metadata as the shell reference writes it (app-gen of

@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 
-	"github.com/mender-app/mender-app/artifact/internal/strictjson"
+	"github.com/mender-app/mender-app/artifact/strictjson"
 )
 
 // metadataJSON is the form of the metadata in an artifact. Every value is a

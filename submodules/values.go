@@ -2,22 +2,23 @@ package submodules
 
 import (
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"slices"
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/mender-app/mender-app/artifact/input"
 )
 
 // Bounds of the values of an application.
 const (
-	MaxValues   = 256
-	maxName     = 128
-	maxValue    = 1 << 10
-	maxValues   = 64 << 10 // bytes of a file
-	valueQuotes = "'"
+	MaxValues     = 256
+	MaxValuesFile = 64 << 10 // bytes
+	maxName       = 128
+	maxValue      = 1 << 10
+	valueQuotes   = "'"
 )
 
 // valueReserved are prefixes of variables that other programs read.
@@ -54,21 +55,15 @@ func EncodeValues(values map[string]string) []byte {
 // ReadValues reads a file of lines NAME=VALUE, where the value may be in quotes. Empty lines
 // and lines that begin with # are ignored.
 func ReadValues(file string) (map[string]string, error) {
-	f, err := os.Open(file)
+	data, err := input.Read(file, MaxValuesFile)
 	if err != nil {
 		return nil, err
 	}
-	defer f.Close()
-	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a file", file)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxValues+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxValues {
-		return nil, fmt.Errorf("%s is longer than %d KiB", file, maxValues>>10)
-	}
+	return ParseValues(file, data)
+}
+
+// ParseValues reads values as ReadValues does; file is for errors.
+func ParseValues(file string, data []byte) (map[string]string, error) {
 	values := map[string]string{}
 	number := 0
 	for line := range strings.Lines(string(data)) {

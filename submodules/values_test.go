@@ -18,7 +18,7 @@ func TestValues(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, values, got)
 	for text, want := range map[string]string{
-		"A": "line 1 is not NAME=VALUE", "\nA b=1": "line 2: a value's name", strings.Repeat("#\n", maxValues): "longer than 64 KiB",
+		"A": "line 1 is not NAME=VALUE", "\nA b=1": "line 2: a value's name", strings.Repeat("#\n", MaxValuesFile): "larger than 65536 bytes",
 	} {
 		file := filepath.Join(t.TempDir(), "x.env")
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))

@@ -18,8 +18,8 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
-	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
+	"github.com/mender-app/mender-app/artifact/strictjson"
 )
 
 // PayloadType is the payload type of the artifacts, and the name of the module.

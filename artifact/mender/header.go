@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
+	"github.com/mender-app/mender-app/artifact/strictjson"
 )
 
 // readHeader reads all of header.tar before it trusts anything in it.

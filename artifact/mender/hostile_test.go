@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/internal/rig"
-	"github.com/mender-app/mender-app/artifact/internal/strictjson"
+	"github.com/mender-app/mender-app/artifact/strictjson"
 )
 
 // TestDamaged cuts an artifact everywhere and flips bits all over it: it

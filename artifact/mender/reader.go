@@ -17,9 +17,9 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 	"github.com/mender-app/mender-app/artifact/internal/xz"
+	"github.com/mender-app/mender-app/artifact/strictjson"
 )
 
 // ReadOptions are the requirements of a reader.

@@ -18,8 +18,8 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 	"github.com/mender-app/mender-app/artifact/internal/xz"
+	"github.com/mender-app/mender-app/artifact/strictjson"
 )
 
 // The names of an artifact's members.

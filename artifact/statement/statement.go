@@ -12,8 +12,8 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/artifact/internal/strictjson"
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/artifact/strictjson"
 )
 
 // ErrStatement: a statement cannot be read, is not about the artifact it came

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/modules/client/download"
 
 	"golang.org/x/term"
@@ -45,7 +46,7 @@ func (o *artifactOpener) Open(ctx context.Context, from string, signed bool, roo
 	if download.IsURL(from) {
 		return o.openURL(ctx, from, signed, room)
 	}
-	f, err := os.Open(from)
+	f, err := input.Open(from)
 	if err != nil {
 		return nil, err
 	}

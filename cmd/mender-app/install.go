@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules"
@@ -244,10 +245,13 @@ func (p *program) lockedClient() (*client.Client, func(), error) {
 	return c, release, nil
 }
 
+// maxDeviceType bounds the file that names the type, in bytes.
+const maxDeviceType = 64 << 10
+
 // readDeviceType reads the file that names this device's type, with
 // device_type=NAME in it as the Mender client has it.
 func readDeviceType(file string) (string, error) {
-	data, err := os.ReadFile(file)
+	data, err := input.Read(file, maxDeviceType)
 	if err != nil {
 		return "", fmt.Errorf("the device's type: %w; write device_type=NAME into it", err)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/appdata"
@@ -80,7 +81,7 @@ func (p *program) trustsBackup(unsigned bool) error {
 }
 
 func (p *program) restore(ctx context.Context, file string, names []string) error {
-	f, err := os.Open(file)
+	f, err := input.Open(file)
 	if err != nil {
 		return err
 	}

@@ -8,11 +8,11 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/output"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/memory"
@@ -143,19 +143,21 @@ const (
 
 // readToken reads the token that clients must know.
 func readToken(file string) (string, error) {
-	st, err := os.Stat(file)
+	f, err := input.Open(file)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	st, err := f.Stat()
 	if err != nil {
 		return "", err
 	}
 	if st.Mode().Perm()&0o007 != 0 {
 		return "", fmt.Errorf("%w: everybody may read or write the token in %s: chmod 600 it", device.ErrUsage, file)
 	}
-	if st.Size() > maxToken {
-		return "", fmt.Errorf("%w: %s is larger than %d bytes, and no token", device.ErrUsage, file, maxToken)
-	}
-	text, err := os.ReadFile(file)
+	text, err := input.Bounded(f, file, maxToken)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("%w: %w, and no token", device.ErrUsage, err)
 	}
 	token := string(bytes.TrimSpace(text))
 	if len(token) < minToken || bytes.ContainsAny([]byte(token), " \t\r\n") {

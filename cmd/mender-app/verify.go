@@ -5,11 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/deploy"
@@ -164,7 +164,7 @@ func damagedError(problems []deploy.Problem, next string) error {
 func (p *program) repair(ctx context.Context, names []string, from string) error {
 	var payload deploy.RepairSource
 	if from != "" {
-		f, err := os.Open(from)
+		f, err := input.Open(from)
 		if err != nil {
 			return err
 		}

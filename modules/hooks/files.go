@@ -39,13 +39,15 @@ func executable(manifests, name string) (string, error) {
 
 // trusted refuses a hook of the device that is not settings.Trusted, or not executable.
 func trusted(path string) error {
-	if err := settings.Trusted(path); err != nil {
+	f, err := settings.Trusted(path)
+	if err != nil {
 		return err
 	}
-	if st, err := os.Stat(path); err == nil && (!st.Mode().IsRegular() || st.Mode()&0o111 == 0) {
-		return errors.New("it is not an executable file")
+	st, err := f.Stat()
+	if err == nil && st.Mode()&0o111 == 0 {
+		err = errors.New("it is not an executable file")
 	}
-	return nil
+	return errors.Join(err, f.Close())
 }
 
 // environ is the whole environment of a hook.

@@ -11,22 +11,28 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/artifact/strictjson"
 )
 
 // Bounds of actions.
 const (
-	maxActions    = 4       // at work at a time
+	maxActions    = 4       // at work at a time, and one abort beside them
 	maxRemembered = 50      // ended actions
 	maxBody       = 8 << 10 // bytes of a request
 	maxText       = 1 << 10 // bytes of one text in a request
 	actionWait    = 5 * time.Second
+	actionLimit   = 4 * time.Hour // a call of the update module may take so long
+	lookLimit     = 15 * time.Minute
 )
 
 // Action is a change that a program requested, with its result.
@@ -58,10 +64,29 @@ type Order struct {
 	For     string `json:"for,omitempty"`     // of hold: how long, such as 2h30m
 }
 
+// texts are the fields with texts, by their names.
+func (o Order) texts() map[string]string {
+	texts := map[string]string{}
+	for v, i := reflect.ValueOf(o), 0; i < v.NumField(); i++ {
+		if v.Field(i).Kind() == reflect.String {
+			name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("json"), ",")
+			texts[name] = v.Field(i).String()
+		}
+	}
+	return texts
+}
+
 // Command is a command of mender-app that an action runs.
 type Command struct {
-	Args []string
-	User string // on whose behalf; "" if unknown
+	Verb    string
+	Options []string
+	Words   []string // what comes from the request; none of them is an option
+	User    string   // on whose behalf; "" if unknown
+}
+
+// Args are the arguments of the command, with JSON as its output.
+func (c Command) Args() []string {
+	return slices.Concat([]string{c.Verb, "--json"}, c.Options, []string{"--"}, c.Words)
 }
 
 // Ran is the result of a command.
@@ -93,63 +118,57 @@ type Actions struct {
 type deed struct {
 	path, summary string
 	fields        []string // of Order
-	args          func(app string, o Order) ([]string, error)
+	limit         time.Duration
+	command       func(app string, o Order) (Command, error)
 }
 
 func (d deed) name() string { return d.path[strings.LastIndexByte(d.path, '/')+1:] }
 
+const abort = "abort"
+
 // deeds are all actions.
 func deeds() []deed {
+	// onApp is a command with an application as its first word.
+	onApp := func(verb string) func(string, Order) (Command, error) {
+		return func(app string, o Order) (Command, error) {
+			return Command{Verb: verb, Words: append([]string{app}, given("", o.Release)...)}, nil
+		}
+	}
 	return []deed{
-		{"/v1/apps/{app}/stop", "Stop an application, as mender-app stop does", nil,
-			func(app string, _ Order) ([]string, error) { return []string{"stop", app}, nil }},
-		{"/v1/apps/{app}/start", "Start a stopped application, as mender-app start does", nil,
-			func(app string, _ Order) ([]string, error) { return []string{"start", app}, nil }},
-		{"/v1/apps/{app}/rollback", "Go back to a kept release, as mender-app rollback APP [RELEASE] does", []string{"release"},
-			func(app string, o Order) ([]string, error) {
-				return append([]string{"rollback", app}, given(o.Release)...), nil
-			}},
-		{"/v1/apps/{app}/abort", "End an open update and go back to the previous release, as mender-app abort APP does", nil,
-			func(app string, _ Order) ([]string, error) { return []string{"abort", app}, nil }},
-		{"/v1/stage", "Put an artifact onto the device, as mender-app stage does", []string{"source", "load"},
-			func(_ string, o Order) ([]string, error) {
-				args := []string{"stage"}
+		{"/v1/apps/{app}/stop", "Stop an application, as mender-app stop does", nil, actionLimit, onApp("stop")},
+		{"/v1/apps/{app}/start", "Start a stopped application, as mender-app start does", nil, actionLimit, onApp("start")},
+		{"/v1/apps/{app}/rollback", "Go back to a kept release, as mender-app rollback APP [RELEASE] does", []string{"release"}, actionLimit, onApp("rollback")},
+		{"/v1/apps/{app}/" + abort, "End an open update and go back to the previous release, as mender-app abort APP does", nil, actionLimit, onApp(abort)},
+		{"/v1/stage", "Put an artifact onto the device, as mender-app stage does", []string{"source", "load"}, actionLimit,
+			func(_ string, o Order) (Command, error) {
+				c := Command{Verb: "stage", Words: []string{o.Source}}
 				if o.Load {
-					args = append(args, "--load")
+					c.Options = []string{"--load"}
 				}
-				return append(args, o.Source), checkSource(o.Source)
+				return c, checkSource(o.Source)
 			}},
-		{"/v1/check", "Say whether an artifact would be installed, as mender-app check does", []string{"source", "staged", "version"}, checkArgs},
-		{"/v1/hold", "Keep updates away, as mender-app hold does", []string{"reason", "for"},
-			func(_ string, o Order) ([]string, error) {
-				args := []string{"hold"}
-				if o.Reason != "" {
-					args = append(args, "--reason="+o.Reason)
-				}
-				if o.For != "" {
-					args = append(args, "--for="+o.For)
-				}
-				return args, nil
+		{"/v1/check", "Say whether an artifact would be installed, as mender-app check does", []string{"source", "staged", "version"}, lookLimit, checkCommand},
+		{"/v1/hold", "Keep updates away, as mender-app hold does", []string{"reason", "for"}, lookLimit,
+			func(_ string, o Order) (Command, error) {
+				return Command{Verb: "hold", Options: append(given("--reason=", o.Reason), given("--for=", o.For)...)}, nil
 			}},
-		{"/v1/unhold", "Let updates happen again, as mender-app unhold does", []string{"reason"},
-			func(_ string, o Order) ([]string, error) {
-				if o.Reason == "" {
-					return []string{"unhold"}, nil
-				}
-				return []string{"unhold", "--reason=" + o.Reason}, nil
+		{"/v1/unhold", "Let updates happen again, as mender-app unhold does", []string{"reason"}, lookLimit,
+			func(_ string, o Order) (Command, error) {
+				return Command{Verb: "unhold", Options: given("--reason=", o.Reason)}, nil
 			}},
 	}
 }
 
-// given returns a list of the text, if there is one.
-func given(text string) []string {
+// given returns a list of the text after its prefix, if there is one.
+func given(prefix, text string) []string {
 	if text == "" {
 		return nil
 	}
-	return []string{text}
+	return []string{prefix + text}
 }
 
-// checkSource refuses what is neither a URL nor the absolute path of a file.
+// checkSource refuses what is neither a URL nor the absolute path of a file. The command
+// looks again when it has opened the file: the path may lead to something else by then.
 func checkSource(source string) error {
 	if strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://") {
 		return nil
@@ -160,16 +179,19 @@ func checkSource(source string) error {
 	return nil
 }
 
-func checkArgs(_ string, o Order) ([]string, error) {
+func checkCommand(_ string, o Order) (Command, error) {
+	c := Command{Verb: "check"}
 	switch {
 	case (o.Source == "") == (o.Staged == ""):
-		return nil, errors.New("give either source or staged")
+		return c, errors.New("give either source or staged")
 	case o.Source != "" && o.Version != "":
-		return nil, errors.New("version goes with staged")
+		return c, errors.New("version goes with staged")
 	case o.Source != "":
-		return []string{"check", o.Source}, checkSource(o.Source)
+		c.Words = []string{o.Source}
+		return c, checkSource(o.Source)
 	}
-	return append([]string{"check", "--staged", o.Staged}, given(o.Version)...), names.Check(o.Staged)
+	c.Options, c.Words = []string{"--staged=" + o.Staged}, given("", o.Version)
+	return c, names.Check(o.Staged)
 }
 
 // read reads the body of a request.
@@ -191,20 +213,25 @@ func (d deed) read(req *http.Request) (o Order, err error) {
 	if len(body) > maxBody {
 		return o, &httpError{http.StatusRequestEntityTooLarge, fmt.Sprintf("the request is longer than %d bytes", maxBody)}
 	}
-	fields := map[string]any{}
-	if err := json.Unmarshal(body, &fields); err != nil {
-		return o, wrong("the request is not a JSON object: %v", err)
-	}
-	if err := json.Unmarshal(body, &o); err != nil {
-		return o, wrong("a field of the request is of the wrong type: %v", err)
+	var fields map[string]json.RawMessage
+	if err := strictjson.Unmarshal(body, &fields); err != nil || fields == nil {
+		return o, wrong("the request is not a JSON object with each field once: %v", err)
 	}
 	for name, value := range fields {
 		if !slices.Contains(d.fields, name) {
 			return o, wrong("%s has no field %q: see /openapi.json", d.name(), name)
 		}
-		text, _ := value.(string)
-		if len(text) > maxText || strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) || strings.HasPrefix(text, "-") {
-			return o, wrong("%s is longer than %d bytes, begins with -, or has control characters", name, maxText)
+		if string(value) == "null" {
+			return o, wrong("%s is null: leave it out", name)
+		}
+	}
+	if err := strictjson.Unmarshal(body, &o); err != nil {
+		return o, wrong("a field of the request is of the wrong type: %v", err)
+	}
+	// What is looked at is what is used, not the document that it came from.
+	for name, text := range o.texts() {
+		if len(text) > maxText || !utf8.ValidString(text) || strings.ContainsFunc(text, func(r rune) bool { return !unicode.IsPrint(r) }) || strings.HasPrefix(text, "-") {
+			return o, wrong("%s is longer than %d bytes, begins with -, or has characters that cannot be printed", name, maxText)
 		}
 	}
 	return o, nil
@@ -252,12 +279,13 @@ func (s *Server) act(w http.ResponseWriter, req *http.Request, d deed) {
 	if app != "" {
 		err = names.Check(app)
 	}
-	args, wrong := d.args(app, order)
+	command, wrong := d.command(app, order)
 	if err = cmp.Or(err, wrong); err != nil {
 		fail(w, &httpError{http.StatusBadRequest, err.Error()})
 		return
 	}
-	a, err := s.Actions.begin(Action{Action: d.name(), Application: cmp.Or(app, order.Staged)}, Command{args, s.Actions.UserName(peer(req).UID)})
+	command.User = s.Actions.UserName(peer(req).UID)
+	a, err := s.Actions.begin(Action{Action: d.name(), Application: cmp.Or(app, order.Staged)}, command, d.limit)
 	if err != nil {
 		fail(w, err)
 		return
@@ -270,17 +298,25 @@ func (s *Server) act(w http.ResponseWriter, req *http.Request, d deed) {
 	s.Actions.reply(w, a)
 }
 
-// begin starts an action.
-func (x *Actions) begin(a Action, c Command) (*Action, error) {
+// begin starts an action, which may take so long. An abort always has room, because it ends
+// what others wait for.
+func (x *Actions) begin(a Action, c Command, limit time.Duration) (*Action, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	working := 0
+	working, alike := 0, 0
 	for _, other := range x.list {
 		if other.Ended == nil {
 			working++
+			if (other.Action == abort) == (a.Action == abort) {
+				alike++
+			}
 		}
 	}
-	if x.over || working >= maxActions {
+	room := maxActions
+	if a.Action == abort {
+		room = 1
+	}
+	if x.over || alike >= room {
 		return nil, &httpError{http.StatusServiceUnavailable, "too many actions are at work: see /v1/actions, and try again later"}
 	}
 	x.last++
@@ -293,7 +329,12 @@ func (x *Actions) begin(a Action, c Command) (*Action, error) {
 	x.quiet.begin(&a)
 	x.work.Go(func() {
 		defer x.quiet.end(&a)
-		ran, err := x.Run(x.ctx, c)
+		ctx, cancel := context.WithTimeout(x.ctx, limit)
+		defer cancel()
+		ran, err := x.Run(ctx, c)
+		if ctx.Err() != nil && x.ctx.Err() == nil {
+			ran.Error = fmt.Sprintf("it was stopped after %v; %s", limit, ran.Error)
+		}
 		x.finish(&a, ran, err)
 	})
 	return &a, nil

@@ -90,25 +90,25 @@ func TestActions(t *testing.T) {
 	file := t.TempDir() + "/a.mender"
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	for _, one := range []struct{ path, body, args string }{
-		{"/v1/apps/shop/stop", `{}`, "stop shop"},
-		{"/v1/apps/shop/start", `{}`, "start shop"},
-		{"/v1/apps/shop/rollback", `{}`, "rollback shop"},
-		{"/v1/apps/shop/rollback", `{"release":"1"}`, "rollback shop 1"},
-		{"/v1/apps/shop/abort", `{}`, "abort shop"},
-		{"/v1/stage", `{"source":"https://example.com/a b.mender"}`, "stage https://example.com/a b.mender"},
-		{"/v1/stage", `{"source":"` + file + `"}`, "stage " + file},
-		{"/v1/stage", `{"source":"` + file + `","load":true}`, "stage --load " + file},
-		{"/v1/stage", `{"source":"` + file + `","load":false}`, "stage " + file},
-		{"/v1/check", `{"source":"https://example.com/a"}`, "check https://example.com/a"},
-		{"/v1/check", `{"staged":"shop","version":"2"}`, "check --staged shop 2"},
-		{"/v1/hold", `{"reason":"a film","for":"2h"}`, "hold --reason=a film --for=2h"},
-		{"/v1/unhold", `{"reason":"a film"}`, "unhold --reason=a film"},
-		{"/v1/unhold", `{}`, "unhold"},
+		{"/v1/apps/shop/stop", `{}`, "stop --json -- shop"},
+		{"/v1/apps/shop/start", `{}`, "start --json -- shop"},
+		{"/v1/apps/shop/rollback", `{}`, "rollback --json -- shop"},
+		{"/v1/apps/shop/rollback", `{"release":"1"}`, "rollback --json -- shop 1"},
+		{"/v1/apps/shop/abort", `{}`, "abort --json -- shop"},
+		{"/v1/stage", `{"source":"https://example.com/a b.mender"}`, "stage --json -- https://example.com/a b.mender"},
+		{"/v1/stage", `{"source":"` + file + `"}`, "stage --json -- " + file},
+		{"/v1/stage", `{"source":"` + file + `","load":true}`, "stage --json --load -- " + file},
+		{"/v1/stage", `{"source":"` + file + `","load":false}`, "stage --json -- " + file},
+		{"/v1/check", `{"source":"https://example.com/a"}`, "check --json -- https://example.com/a"},
+		{"/v1/check", `{"staged":"shop","version":"2"}`, "check --json --staged=shop -- 2"},
+		{"/v1/hold", `{"reason":"a film","for":"2h"}`, "hold --json --reason=a film --for=2h --"},
+		{"/v1/unhold", `{"reason":"a film"}`, "unhold --json --reason=a film --"},
+		{"/v1/unhold", `{}`, "unhold --json --"},
 	} {
 		status, body := post(t, socket, one.path, one.body)
 		require.Equal(t, 200, status, body)
 		last := c.list[len(c.list)-1]
-		require.Equal(t, one.args, strings.Join(last.Args, " "))
+		require.Equal(t, one.args, strings.Join(last.Args(), " "))
 		require.Equal(t, "anna", last.User)
 		var a Action
 		require.NoError(t, json.Unmarshal([]byte(body), &a))
@@ -155,6 +155,14 @@ func TestHostileActions(t *testing.T) {
 		{"/v1/apps/shop/rollback", `{"release":7}`, 400, nil},
 		{"/v1/apps/shop/rollback", `{"release":"` + strings.Repeat("x", maxText+1) + `"}`, 400, nil},
 		{"/v1/apps/shop/rollback", `{"release":"` + strings.Repeat("x", maxBody) + `"}`, 413, nil},
+		{"/v1/apps/shop/rollback", `{"release":"--help","release":null}`, 400, nil},
+		{"/v1/apps/shop/rollback", `{"release":null}`, 400, nil},
+		{"/v1/apps/shop/rollback", `{"release":"1","release":"1"}`, 400, nil},
+		{"/v1/apps/shop/rollback", `{"release":"1","Release":"2"}`, 400, nil},
+		{"/v1/apps/shop/rollback", `{"RELEASE":"--help"}`, 400, nil},
+		{"/v1/apps/shop/rollback", `{"release":"a\u202eb"}`, 400, nil},
+		{"/v1/apps/shop/stop", `null`, 400, nil},
+		{"/v1/check", `{"staged":"shop","version":"--key=/dev/zero","version":null}`, 400, nil},
 		{"/v1/stage", `{}`, 400, nil},
 		{"/v1/stage", `{"source":"-"}`, 400, nil},
 		{"/v1/stage", `{"source":"https://example.com/a","load":"true"}`, 400, nil},
@@ -270,6 +278,15 @@ func TestLongActions(t *testing.T) {
 	status, body := post(t, socket, "/v1/hold", "{}")
 	require.Equal(t, 503, status, body)
 	require.Contains(t, body, "/v1/actions")
+	// There is always room for one abort.
+	conn, err := net.Dial("unix", socket)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "POST /v1/apps/shop/abort HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(s.Actions.copies()) == maxActions+1 }, 10*time.Second, 10*time.Millisecond)
+	status, body = post(t, socket, "/v1/apps/shop/abort", "{}")
+	require.Equal(t, 503, status, body)
 	select {
 	case <-done:
 		t.Fatal("it ends while actions are at work")
@@ -297,6 +314,17 @@ func TestLongActions(t *testing.T) {
 	defer close(c.wait)
 	status, body = post(t, socket, "/v1/apps/shop/stop", "{}")
 	require.Equal(t, 202, status, body)
+}
+
+// An action has a limit of time.
+func TestActionLimit(t *testing.T) {
+	s, c, socket, _ := acting(t, 0)
+	post(t, socket, "/v1/unhold", "{}") // it is at work
+	c.wait = make(chan struct{})
+	a, err := s.Actions.begin(Action{Action: "check"}, Command{Verb: "check"}, 20*time.Millisecond)
+	require.NoError(t, err)
+	<-a.done
+	require.Contains(t, a.Error, "it was stopped after 20ms")
 }
 
 // The server remembers the last actions, and those at work.

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -11,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/modules/facts"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -55,8 +55,7 @@ func deviceLayers(dir, app string) (list []submodules.Override, bad error) {
 			continue
 		}
 		file := filepath.Join(dir, e.Name())
-		text, err := ReadLayer(file)
-		err = cmp.Or(Trusted(file), err)
+		text, err := readTrusted(file, submodules.MaxOverride)
 		if err == nil && len(list) == submodules.MaxOverrides-1 {
 			err = fmt.Errorf("%s has more than %d overrides", dir, submodules.MaxOverrides-1)
 		}
@@ -64,7 +63,7 @@ func deviceLayers(dir, app string) (list []submodules.Override, bad error) {
 			bad = errors.Join(bad, err)
 			continue
 		}
-		list = append(list, submodules.Override{Name: "device-" + e.Name(), Text: text})
+		list = append(list, submodules.Override{Name: "device-" + e.Name(), Text: string(text)})
 	}
 	return list, bad
 }
@@ -83,14 +82,7 @@ func LayersFingerprint(layers []submodules.Override) string {
 
 // ReadLayer reads a file with an override.
 func ReadLayer(file string) (string, error) {
-	st, err := os.Stat(file)
-	if err != nil {
-		return "", err
-	}
-	if !st.Mode().IsRegular() || st.Size() > submodules.MaxOverride {
-		return "", fmt.Errorf("%s is no file of at most %d KiB", file, submodules.MaxOverride>>10)
-	}
-	text, err := os.ReadFile(file)
+	text, err := input.Read(file, submodules.MaxOverride)
 	return string(text), err
 }
 

@@ -118,8 +118,12 @@ func (s Values) device(app string) (values map[string]string, bad error) {
 	}
 	values = map[string]string{}
 	for _, f := range files {
-		more, err := submodules.ReadValues(f)
-		if err = cmp.Or(Trusted(f), err); err != nil {
+		text, err := readTrusted(f, submodules.MaxValuesFile)
+		more := map[string]string{}
+		if err == nil {
+			more, err = submodules.ParseValues(f, text)
+		}
+		if err != nil {
 			bad = errors.Join(bad, err)
 			continue
 		}

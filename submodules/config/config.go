@@ -27,6 +27,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/BurntSushi/toml"
+
+	"github.com/mender-app/mender-app/artifact/input"
 )
 
 // maxSize bounds a configuration file, in bytes.
@@ -69,7 +71,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // that may have an array of texts or of tables as value; for any other key an array
 // is an error.
 func Read(name string, arrays ...string) (*File, error) {
-	f, err := os.Open(name)
+	f, err := input.Open(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return Parse(name, nil, arrays...)
 	}

@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules/client"
@@ -27,6 +26,7 @@ const (
 	menderConf         = "/etc/mender/mender.conf"
 	menderConfFallback = "/var/lib/mender/mender.conf"
 	maxMenderConf      = 1 << 20
+	maxKey             = 1 << 20 // bytes of the file of a key
 )
 
 // signatureArrays are the settings that may be arrays.
@@ -130,20 +130,12 @@ func (k Key) check(t *config.File) error {
 // name. As in the Mender client, the settings' names ignore case. A missing
 // configuration file names none.
 func menderKeys(name string) (files []string, err error) {
-	f, err := os.Open(name)
+	data, err := input.Read(name, maxMenderConf)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxMenderConf+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxMenderConf {
-		return nil, fmt.Errorf("%s: larger than %d bytes", name, maxMenderConf)
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil, nil
@@ -201,7 +193,7 @@ type Trusted struct {
 // applications it protects would be unprotected.
 func ReadKeys(keys []Key) (list []Trusted, err error) {
 	for _, k := range keys {
-		data, err := os.ReadFile(k.File)
+		data, err := input.Read(k.File, maxKey)
 		if err != nil {
 			return nil, fmt.Errorf("public key: %w", err)
 		}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/store"
@@ -167,20 +168,12 @@ func Running(s *store.Store) (map[string]client.Running, error) {
 
 // readAssignments reads a file of KEY=VALUE lines; a missing one has none.
 func readAssignments(file string) (map[string]string, error) {
-	f, err := os.Open(file)
+	data, err := input.Read(file, maxSystemFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxSystemFile+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(data) > maxSystemFile {
-		return nil, fmt.Errorf("%s is larger than %d bytes", file, maxSystemFile)
 	}
 	return assignments(data), nil
 }
