@@ -339,13 +339,13 @@ func (r *run) readManifests(ctx context.Context) (*manifests.Found, error) {
 	switch r.Application.Orchestrator {
 	case Compose:
 		o := r.Application.Compose
-		o.Encrypt, o.Ignored = encrypt, r.ignore.Ignored
+		o.Encrypt, o.Ignored, o.Plain = encrypt, r.ignore.Ignored, r.Application.PlainSecrets
 		if o.Files, err = r.inTree(o.Files); err != nil {
 			return nil, err
 		}
 		found, err = manifests.Compose(ctx, dir, o)
 	case Kubernetes:
-		found, err = manifests.Kubernetes(dir, manifests.KubernetesOptions{Encrypt: encrypt})
+		found, err = manifests.Kubernetes(dir, manifests.KubernetesOptions{Encrypt: encrypt, Plain: r.Application.PlainSecrets})
 	default:
 		return nil, nil
 	}

@@ -48,6 +48,7 @@ type Application struct {
 	ManifestsDir string
 	Env          map[string]string // of the metadata; empty values are left out
 	Compose      manifests.ComposeOptions
+	PlainSecrets []string // files, secrets and variables that may be shipped in plain
 	EncryptTo    []string // recipients of the secrets, age1… or files of these; none: they are shipped as they are
 }
 

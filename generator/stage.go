@@ -160,10 +160,16 @@ func (r *run) inTree(files []string) ([]string, error) {
 // suspectManifests warns of what was probably not meant to be shipped.
 func (r *run) suspectManifests(used *manifests.Found) error {
 	var known []string
+	plain := r.Application.PlainSecrets
 	if used != nil {
 		known = slices.Concat(used.Encrypt, used.Plain)
+		for _, name := range manifests.ExposedVariables(used.Ship) {
+			if !slices.Contains(plain, name) {
+				r.warn("%s is shipped in plain in .env, and whoever has the artifact can read it: set it on the device, or make a secret of it; if it is no secret, say --plain-secret %s", name, name)
+			}
+		}
 	}
-	list, err := manifests.Suspects(r.tree, known)
+	list, err := manifests.Suspects(r.tree, slices.Concat(known, plain))
 	r.warnings = append(r.warnings, list...)
 	return err
 }

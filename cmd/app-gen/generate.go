@@ -143,6 +143,7 @@ func generateCommand() *cobra.Command {
 	fl.StringArrayVar(&f.o.Application.Compose.Profiles, "profile", nil, "compose profile to activate (repeatable; default: COMPOSE_PROFILES)")
 	fl.StringArrayVar(&f.o.Application.Compose.EnvFiles, "env-file", nil, "env file for compose (repeatable; default: .env)")
 	fl.StringArrayVar(&f.o.Application.EncryptTo, "encrypt-secrets-to", nil, "age recipient (age1…) of a device, or file of these, to encrypt the manifests' secrets to (repeatable)")
+	fl.StringArrayVar(&f.o.Application.PlainSecrets, "plain-secret", nil, "file of the manifests, Compose secret or variable that may be shipped in plain, without a warning (repeatable)")
 	fl.StringVarP(&f.ctrAddress, "k8s-ctr-address", "c", "", "k8s: address of containerd on the device; -c needs a / in it")
 	fl.StringVarP(&f.namespace, "k8s-namespace", "s", "", "k8s: namespace to deploy to")
 	fl.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the sub-module, which must declare the name, unless the device's operator allows it (repeatable)")

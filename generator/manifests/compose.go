@@ -25,6 +25,8 @@ type ComposeOptions struct {
 	EnvFiles []string // none: .env in the directory
 	Environ  []string // KEY=value, before the files; nil: none
 	Encrypt  bool     // find the files of secrets, to encrypt them; a secret that cannot be is an error
+	// Plain are the secrets that may be shipped in plain, by their names or files.
+	Plain []string
 	// Ignored reports whether a file, relative to the directory, is there on the build
 	// host and is not shipped; nil: none.
 	Ignored func(string) bool

@@ -22,7 +22,12 @@ func (c *composer) secret(name string, f types.FileObjectConfig) error {
 		if c.opts.Encrypt {
 			return &Error{Place: at, Text: fmt.Sprintf("secret %q is the variable %s, which cannot be encrypted", name, f.Environment), Hint: "put it into a file of its own"}
 		}
-		c.warn(at, "secret %q %s: name a file of the device by its absolute path instead", name, plain)
+		switch _, set := c.env[f.Environment]; {
+		case !set:
+			c.warn(at, "secret %q is the variable %s, which is not set: Compose on the device stops without it; set it here or in .env, or name a file with the secret", name, f.Environment)
+		case !slices.Contains(c.opts.Plain, name):
+			c.warn(at, "secret %q %s: name a file of the device by its absolute path instead", name, plain)
+		}
 	}
 	if f.File == "" {
 		return nil
@@ -44,8 +49,13 @@ func (c *composer) secret(name string, f types.FileObjectConfig) error {
 			return c.found.encrypt(c.dir, rel, file)
 		}
 		c.found.Plain = append(c.found.Plain, rel)
+		if slices.Contains(c.opts.Plain, rel) {
+			return c.file("secret "+name, f.File, file, "secret")
+		}
 	}
-	c.warn(at, "secret %q %s: encrypt it with --encrypt-secrets-to, or name a file of the device by its absolute path", name, plain)
+	if !slices.Contains(c.opts.Plain, name) {
+		c.warn(at, "secret %q %s: encrypt it with --encrypt-secrets-to, or name a file of the device by its absolute path", name, plain)
+	}
 	return c.file("secret "+name, f.File, file, "secret")
 }
 

@@ -33,7 +33,8 @@ var podSpecs = map[string][]string{
 
 // KubernetesOptions choose how Kubernetes manifests are read.
 type KubernetesOptions struct {
-	Encrypt bool // find the files of Secrets, to encrypt them; a Secret that cannot be is an error
+	Encrypt bool     // find the files of Secrets, to encrypt them; a Secret that cannot be is an error
+	Plain   []string // files whose Secrets may be shipped in plain
 }
 
 // Kubernetes reads every .yaml, .yml and .json file below dir and lists the
@@ -190,6 +191,8 @@ func (k *kube) object(file string, n *yaml.Node, depth int) error {
 	}
 	if kind == "Secret" && k.reach == nil && hasData && !(k.opts.Encrypt && isSecret) {
 		k.found.Plain = append(k.found.Plain, at.File)
+	}
+	if kind == "Secret" && k.reach == nil && hasData && !(k.opts.Encrypt && isSecret) && !slices.Contains(k.opts.Plain, at.File) {
 		k.found.Warnings = append(k.found.Warnings, fmt.Sprintf("%s: Secret %q is shipped in plain, and whoever has the artifact can read it: encrypt it with --encrypt-secrets-to, or create it on the device", at, objectName(n)))
 	}
 	if err := k.checkMarks(at, kind, n); err != nil {

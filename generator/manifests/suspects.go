@@ -29,15 +29,15 @@ const maxWarnings = 10
 
 // Suspects returns a warning for each directory and file in the copy or directory dir
 // that was probably not meant to be shipped, with its size: histories, packages that
-// belong into images, and private keys and credentials in plain. known are files that
-// are warned of elsewhere.
+// belong into images, and private keys, credentials, passwords and tokens in plain. known
+// are files that are warned of elsewhere, or that may be shipped in plain.
 func Suspects(dir string, known []string) ([]string, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("manifests directory: %w", err)
 	}
 	defer root.Close()
-	var accidents, secrets []string
+	var accidents, secrets, passwords []string
 	err = fs.WalkDir(root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || name == "." {
 			return err
@@ -60,14 +60,25 @@ func Suspects(dir string, known []string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		if what, err := secret(root, name); err != nil || what == "" {
+		what, err := secret(root, name)
+		switch {
+		case err != nil:
 			return err
-		} else {
+		case what == "":
+			if info.Size() > maxManifest || !isManifest(name) && !isEnvFile(name) {
+				return nil
+			}
+			b, err := root.ReadFile(name)
+			if list := exposedIn(name, b); len(list) > 0 {
+				passwords = append(passwords, exposedText(name, list))
+			}
+			return err
+		default:
 			secrets = append(secrets, fmt.Sprintf("%s (%s) is shipped in plain, and whoever has the artifact can read it: %s; if no service needs it, name it in %s", name, SizeText(info.Size()), what, IgnoreFile))
+			return nil
 		}
-		return nil
 	})
-	return append(atMost(accidents), atMost(secrets)...), err
+	return slices.Concat(atMost(accidents), atMost(secrets), atMost(passwords)), err
 }
 
 // secret says what secret a file holds; "" if it seems to hold none.
@@ -133,7 +144,7 @@ func atMost(list []string) []string {
 	}
 	var rest []string
 	for _, w := range list[maxWarnings:] {
-		name, _, _ := strings.Cut(w, " ")
+		name, _, _ := strings.Cut(strings.Replace(w, ": ", " ", 1), " ")
 		rest = append(rest, name)
 	}
 	return append(list[:maxWarnings:maxWarnings], fmt.Sprintf("and %d more of the kind, such as %s", len(rest), rest[0]))
