@@ -75,6 +75,7 @@ func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) 
 		return nil, err
 	}
 	c.needed(project)
+	c.warnPrograms()
 	c.found.Ship, c.found.Services, c.found.Needs = c.ship(), project.ServiceNames(), needsOf(c.needs)
 	return &c.found, nil
 }

@@ -225,3 +225,16 @@ func TestComposeRefuses(t *testing.T) {
 		})
 	}
 }
+
+// A device does not take what Docker's programs read from a .env; all else it does.
+func TestVariablesForPrograms(t *testing.T) {
+	found, err := Compose(t.Context(), tree(t, ".env", "DOCKER_HOST=tcp://build:2375\nDOCKER_BUILDKIT=1\nDOCKER_INFLUXDB_INIT_USERNAME=admin\n",
+		"compose.yaml", "services:\n  db:\n    image: influxdb:2\n    environment: [\"AT=${DOCKER_HOST}\", \"DOCKER_INFLUXDB_INIT_USERNAME=${DOCKER_INFLUXDB_INIT_USERNAME}\"]\n"), ComposeOptions{})
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		".env: DOCKER_BUILDKIT has no effect on the device: it would set how the docker command works there",
+		".env: DOCKER_HOST is empty on the device, because the docker command reads it: give the variable another name",
+	}, found.Warnings)
+	require.Equal(t, found.Warnings[:1], found.Notes, "what changes nothing of the application")
+	require.Empty(t, found.Ship)
+}

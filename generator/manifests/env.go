@@ -11,6 +11,8 @@ import (
 	"github.com/compose-spec/compose-go/v2/dotenv"
 	"github.com/compose-spec/compose-go/v2/template"
 	"github.com/compose-spec/compose-go/v2/types"
+
+	"github.com/mender-app/mender-app/submodules/compose/programenv"
 )
 
 // deviceOwn are variables that each device sets itself. Those of the build host
@@ -62,6 +64,27 @@ func (c *composer) recording(lookup template.Mapping) template.Mapping {
 	}
 }
 
+// warnPrograms says which variables a device does not take from the .env that is shipped.
+func (c *composer) warnPrograms() {
+	shipped, err := dotenv.GetEnvFromFile(map[string]string{}, []string{filepath.Join(c.dir, ".env")})
+	if err != nil {
+		shipped = nil // there is none
+	}
+	all := maps.Clone(c.used)
+	maps.Copy(all, shipped)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		program := programenv.Reader(name)
+		if program == "" {
+			continue
+		}
+		if _, used := c.used[name]; used {
+			c.warn(Place{File: ".env"}, "%s is empty on the device, because %s reads it: give the variable another name", name, program)
+		} else {
+			c.note(Place{File: ".env"}, "%s has no effect on the device: it would set how %s works there", name, program)
+		}
+	}
+}
+
 // ship lists the variables whose values the device would not find in the .env
 // it gets.
 func (c *composer) ship() []Variable {
@@ -71,7 +94,7 @@ func (c *composer) ship() []Variable {
 	}
 	var list []Variable
 	for _, name := range slices.Sorted(maps.Keys(c.used)) {
-		if slices.Contains(deviceOwn, name) || name == "COMPOSE_PROJECT_NAME" {
+		if slices.Contains(deviceOwn, name) || name == "COMPOSE_PROJECT_NAME" || programenv.Reader(name) != "" {
 			continue
 		}
 		if v, ok := device[name]; !ok || v != c.used[name] {

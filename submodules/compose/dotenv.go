@@ -9,15 +9,9 @@ import (
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/dotenv"
+
+	"github.com/mender-app/mender-app/submodules/compose/programenv"
 )
-
-// programPrefixes begin the names of variables that programs read for themselves.
-// Compose takes these from a shipped .env as from its environment; so they could
-// make it fetch files from elsewhere, use another engine, or run programs.
-var programPrefixes = []string{"COMPOSE_", "DOCKER_", "GIT_", "BUILDKIT_", "BUILDX_"}
-
-// programKnown are those of these variables that describe the project.
-var programKnown = []string{"COMPOSE_PROJECT_NAME", "COMPOSE_PROFILES"}
 
 // variables are those of the .env in dir and the values of the device, which win; nil if there
 // are none.
@@ -47,7 +41,7 @@ func shippedEnv(dir string) (map[string]string, error) {
 	return env, nil
 }
 
-// writeEnv writes the shipped variables for Compose, without those for programs. It
+// writeEnv writes the shipped variables for Compose, without those that programs read. It
 // returns "" if there is no .env.
 func writeEnv(env map[string]string, tempDir string) (string, error) {
 	if env == nil {
@@ -55,27 +49,16 @@ func writeEnv(env map[string]string, tempDir string) (string, error) {
 	}
 	var lines []string
 	for k, v := range env {
-		if !forProgram(k) {
+		if k == "COMPOSE_FILE" || k == "COMPOSE_PATH_SEPARATOR" {
+			continue // the files are named on the command line
+		}
+		if programenv.Reader(k) == "" {
 			lines = append(lines, k+"="+quoteEnv(v)+"\n")
 		}
 	}
 	sort.Strings(lines)
 	name := filepath.Join(tempDir, "mender-app.env")
 	return name, os.WriteFile(name, []byte(strings.Join(lines, "")), 0o600)
-}
-
-func forProgram(key string) bool {
-	for _, k := range programKnown {
-		if key == k {
-			return false
-		}
-	}
-	for _, p := range programPrefixes {
-		if strings.HasPrefix(key, p) {
-			return true
-		}
-	}
-	return false
 }
 
 // quoteEnv quotes a value so that all its characters are taken literally: with

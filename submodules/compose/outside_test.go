@@ -153,6 +153,22 @@ func TestShippedEnvironment(t *testing.T) {
 	}
 }
 
+// TestVariablesOfServices: a name that only begins like those of Docker's programs is a
+// variable as any other.
+func TestVariablesOfServices(t *testing.T) {
+	r := newReader(t)
+	r.write(".env", "DOCKER_INFLUXDB_INIT_USERNAME=admin\nDOCKER_VOLUME_STORAGE=/mnt\nGIT_SERVER=forge\nCOMPOSE_TAG=3\n")
+	r.write("compose.yaml", `services:
+  db:
+    image: "influxdb:${COMPOSE_TAG}"
+    labels: {user: "${DOCKER_INFLUXDB_INIT_USERNAME}", at: "${DOCKER_VOLUME_STORAGE}", git: "${GIT_SERVER}"}
+`)
+	p, err := r.read()
+	require.NoError(t, err)
+	require.Equal(t, "influxdb:3", p.model.Services["db"].Image)
+	require.Equal(t, map[string]string{"user": "admin", "at": "/mnt", "git": "forge"}, p.model.Services["db"].Labels)
+}
+
 // TestRefuse: what the operator refuses is refused by name.
 func TestRefuse(t *testing.T) {
 	if testing.Short() {

@@ -227,7 +227,7 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 	if err == nil && in {
 		p.mounts, err = s.mountsBase(ctx, dir)
 	}
-	if err == nil {
+	if err == nil && (in || !ownDirectory(s.req.App, dir)) { // the link, or the directory of a release
 		p.data, p.owner, err = s.dataBase(ctx, dir)
 	}
 	if err != nil {
