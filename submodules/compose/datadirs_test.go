@@ -146,6 +146,37 @@ func TestDataDirectoriesAreAdopted(t *testing.T) {
 	b.has("/data/b")
 }
 
+// The directory of the project itself can be mounted, with data and volumes below it.
+func TestWholeProject(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	v1 := b.load("1")
+	text := "    volumes: [\".:/src:ro\", \"./data:/src/data\", \".:/again\", \"/again/modules\"]\n"
+	rollout := func(id, more string) {
+		t.Helper()
+		files := compose(b.app, text)
+		files["src/main.py"], files["more"] = "print(1)", more
+		req := submodules.Request{App: b.app, Components: []submodules.Component{v1}, Dir: b.release(id, files)}
+		require.NoError(t, b.mod.Rollout(t.Context(), req))
+	}
+	rollout("1", "")
+	b.has("/src/src/main.py")
+	b.has("/src/docker-compose.yml")
+	b.write("/src/data/a", "a")
+	web := b.one("web").ID
+	rollout("2", "")
+	require.Equal(t, web, b.one("web").ID, "nothing changed")
+	rollout("3", "more")
+	require.NotEqual(t, web, b.one("web").ID)
+	b.has("/src/data/a")
+	entries, err := os.ReadDir(filepath.Join(b.store, b.app, mountsDir))
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "the copy of release 2 went")
+
+	home := submodules.Request{App: b.app, Components: []submodules.Component{v1}, Dir: b.release("4", compose(b.app, "    volumes: [\"~/data:/data\"]\n"))}
+	require.ErrorContains(t, b.mod.Rollout(t.Context(), home), "service web mounts ~/data")
+}
+
 // past makes the files of a release older than what its services write.
 func past(t *testing.T, dir string) {
 	t.Helper()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 
 	"github.com/mender-app/mender-app/store/durable"
 )
@@ -24,11 +25,12 @@ import (
 // would keep the directory of the first release, and lose its files when that
 // release is removed.
 type copies struct {
-	dir   string // the project's, a link
-	real  string // where it leads now
-	base  string // see mountsBase
-	data  string // see dataBase
-	owner int    // the user of this machine that the root of containers is
+	dir   string   // the project's, a link
+	real  string   // where it leads now
+	base  string   // see mountsBase
+	data  string   // see dataBase
+	owner int      // the user of this machine that the root of containers is
+	below []string // paths of data in the manifests
 }
 
 // copies returns nil if the project is not in mender-app's store: nobody replaces or
@@ -41,7 +43,11 @@ func (p *project) copies(app string) (*copies, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &copies{dir: p.dir, real: real, base: p.mounts, data: p.data, owner: p.owner}, nil
+	below, err := p.dataDirectories()
+	if err != nil {
+		return nil, err
+	}
+	return &copies{dir: p.dir, real: real, base: p.mounts, data: p.data, owner: p.owner, below: below}, nil
 }
 
 // inStore reports whether the manifests of the application in dir are those of mender-app's
@@ -139,11 +145,25 @@ func (c *copies) path(source string) (string, error) {
 		return "", err
 	}
 	at := filepath.Join(tmp, rel)
+	if rel == "." { // all manifests: CopyTree makes the directory
+		if err := os.Remove(tmp); err != nil {
+			return "", err
+		}
+	}
 	if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
 		return "", err
 	}
 	if err := durable.CopyTree(real, at); err != nil {
 		return "", err
+	}
+	// A service may have data mounted below, where the engine cannot make a directory if
+	// the copy is mounted read-only.
+	for _, data := range c.below {
+		if in, err := filepath.Rel(rel, data); err == nil && filepath.IsLocal(in) {
+			if err := os.MkdirAll(filepath.Join(tmp, data), 0o755); err != nil {
+				return "", err
+			}
+		}
 	}
 	// After a power cut the engine starts containers by itself.
 	if err := durable.SyncTree(tmp); err != nil {
@@ -280,6 +300,40 @@ func (s *session) sweep(ctx context.Context, p *project) error {
 // hash covers a path, which is that of the first thing that is not a directory with
 // a single entry, or of a directory above it; so all of them are tried.
 func (c *copies) unchanged(name string) (bool, error) {
+	same, err := c.hasName(name)
+	if err != nil || same {
+		return same, err
+	}
+	// The engine makes directories for what is mounted below. They are not data.
+	if err := dropEmpty(filepath.Join(c.base, name)); err != nil {
+		return false, err
+	}
+	return c.hasName(name)
+}
+
+// dropEmpty removes the directories below a directory that have no files.
+func dropEmpty(dir string) error {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil // a file
+	}
+	for _, e := range entries {
+		if !e.IsDir() {
+			continue
+		}
+		at := filepath.Join(dir, e.Name())
+		if err := dropEmpty(at); err != nil {
+			return err
+		}
+		if err := os.Remove(at); err != nil && !errors.Is(err, syscall.ENOTEMPTY) && !errors.Is(err, syscall.EEXIST) {
+			return err
+		}
+	}
+	return nil
+}
+
+// hasName reports whether the name of a copy is the hash of what it has.
+func (c *copies) hasName(name string) (bool, error) {
 	root := filepath.Join(c.base, name)
 	rel := "."
 	for {
