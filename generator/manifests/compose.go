@@ -87,9 +87,11 @@ type composer struct {
 	index *yamlIndex
 	used  map[string]string // variables that were looked up and found
 	unset map[string]bool   // variables without a default that were not found
-	read  map[string]string // files that are not secrets, relative to dir → who reads them
-	needs map[string]bool   // what the device reads, relative to dir
-	found Found
+	// personal are variables of env files that need one of personOwn, which is not set.
+	personal map[string]Place
+	read     map[string]string // files that are not secrets, relative to dir → who reads them
+	needs    map[string]bool   // what the device reads, relative to dir
+	found    Found
 }
 
 func newComposer(dir string, o ComposeOptions) *composer {
@@ -192,8 +194,7 @@ func (c *composer) load(ctx context.Context, files []string) (*types.Project, er
 		return nil, c.explain(err)
 	}
 	c.checkProfiles(profiles, project)
-	c.warnUnset()
-	return project, nil
+	return project, c.checkUnset()
 }
 
 // healthCheck is what a service says of its health check.
@@ -338,6 +339,9 @@ func (c *composer) file(what, name string, at Place, kind string) error {
 
 // fileOr is file with a parameter that says whether a missing file is an error.
 func (c *composer) fileOr(what, name string, at Place, kind string, must bool) error {
+	if strings.HasPrefix(name, "~") {
+		return &Error{Place: at, Text: fmt.Sprintf("%s %s is below a home directory, and an application on a device has none", what, name), Hint: homeHint}
+	}
 	if ofDevice(name) {
 		if kind != "" {
 			c.warn(at, "%s %s is a file of the device: it refuses this release unless ALLOW_OUTSIDE in its mender-app-docker-compose.conf has %s", what, name, kind)
@@ -360,6 +364,9 @@ func (c *composer) fileOr(what, name string, at Place, kind string, must bool) e
 	}
 	return nil
 }
+
+// homeHint says what to write for a path of the person who starts a project.
+const homeHint = "write ./data for data of the application, name a volume, or name the device's own directory by its absolute path"
 
 // ofDevice reports whether a file's name in a compose file is one of the device's
 // own files.

@@ -238,3 +238,29 @@ func TestVariablesForPrograms(t *testing.T) {
 	require.Equal(t, found.Warnings[:1], found.Notes, "what changes nothing of the application")
 	require.Empty(t, found.Ship)
 }
+
+// What depends on the person who starts a project is refused: a device has none.
+func TestPersonalPaths(t *testing.T) {
+	for name, c := range map[string]struct{ volume, env, want string }{
+		"tilde":         {"~/data:/data", "", "compose.yaml:4: service \"web\": bind mount ~/data is below a home directory"},
+		"HOME":          {"${HOME}/x:/x", "", "compose.yaml:4: ${HOME} is empty on the device"},
+		"PWD":           {"$PWD/y:/y", "", "compose.yaml:4: ${PWD} is empty on the device"},
+		"through .env":  {"${AT}:/x", "A=1\nAT=${HOME}/x\n", ".env:2: AT needs a variable of the person"},
+		"set in .env":   {"${HOME}/x:/x", "HOME=/opt/shop\n", ""},
+		"with default":  {"${HOME:-/root}/x:/x", "", ""},
+		"of no service": {"./x:/x", "AT=${HOME}/x\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := tree(t, "compose.yaml", "services:\n  web:\n    image: web:1\n    volumes: [\""+c.volume+"\"]\n", ".env", c.env)
+			_, err := Compose(t.Context(), dir, ComposeOptions{Environ: []string{"HOME=/home/me", "PWD=/home/me/shop"}})
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			require.Contains(t, e.Hint, "./data")
+		})
+	}
+}

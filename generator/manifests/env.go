@@ -19,12 +19,16 @@ import (
 // are not shipped.
 var deviceOwn = []string{"HOME", "LANG", "PATH", "PWD", "USER"}
 
+// personOwn are those of them that say where a person works. Those of the build host count
+// nowhere: a device has none.
+var personOwn = []string{"HOME", "PWD"}
+
 // environment collects the variables for interpolation: from Environ, then from
 // the env files.
 func (c *composer) environment() error {
 	c.env = map[string]string{}
 	for _, kv := range c.opts.Environ {
-		if k, v, ok := strings.Cut(kv, "="); ok && k != "" {
+		if k, v, ok := strings.Cut(kv, "="); ok && k != "" && !slices.Contains(personOwn, k) {
 			c.env[k] = v
 		}
 	}
@@ -48,6 +52,30 @@ func (c *composer) environment() error {
 	for k, v := range values {
 		if _, ok := c.env[k]; !ok {
 			c.env[k] = v
+		}
+	}
+	return c.findPersonal(files)
+}
+
+// findPersonal notes the variables of env files whose values need a variable of a person
+// that is not set.
+func (c *composer) findPersonal(files []string) error {
+	c.personal = map[string]Place{}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			return fmt.Errorf("env file: %w", err)
+		}
+		for i, line := range strings.Split(string(text), "\n") {
+			name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
+			if !ok || strings.HasPrefix(name, "#") || strings.HasPrefix(strings.TrimSpace(value), "'") {
+				continue
+			}
+			for _, m := range plainVariable.FindAllStringSubmatch(value, -1) {
+				if v := m[1] + m[2]; slices.Contains(personOwn, v) && c.env[v] == "" {
+					c.personal[strings.TrimSpace(name)] = Place{File: c.short(f), Line: i + 1}
+				}
+			}
 		}
 	}
 	return nil

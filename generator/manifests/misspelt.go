@@ -174,11 +174,21 @@ func (c *composer) noteUnset(value string, unset map[string]bool) {
 	}
 }
 
-// warnUnset warns of the variables that are not set, with the first place of each.
-func (c *composer) warnUnset() {
+// checkUnset warns of the variables that are not set, with the first place of each. It
+// refuses those that say where a person works: without them a path is another one.
+func (c *composer) checkUnset() error {
 	for _, name := range slices.Sorted(maps.Keys(c.unset)) {
+		if slices.Contains(personOwn, name) {
+			return &Error{Place: c.index.mentions(name), Text: fmt.Sprintf("${%s} is empty on the device, where nobody starts the project", name), Hint: homeHint + "; or set it in .env"}
+		}
 		c.warn(c.index.mentions(name), "the variable %s is not set: it is empty on the device; set it here or in .env, or give it a default, ${%s:-…}", name, name)
 	}
+	for _, name := range slices.Sorted(maps.Keys(c.personal)) {
+		if _, used := c.used[name]; used {
+			return &Error{Place: c.personal[name], Text: name + " needs a variable of the person who starts the project, and nobody does on a device", Hint: homeHint}
+		}
+	}
+	return nil
 }
 
 // mentions finds the first line that has a variable without a default.

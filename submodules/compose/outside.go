@@ -238,6 +238,12 @@ func (p *project) checkModel(set settings) error {
 		}
 	}
 	for _, name := range p.model.names() {
+		for _, v := range p.model.Services[name].Volumes {
+			rel, err := filepath.Rel(p.dir, v.text("source"))
+			if v.text("type") == "bind" && err == nil && strings.HasPrefix(rel, "~") {
+				return invalid("service %s mounts %s, and an application on a device has no home directory: name a directory beside the Compose file, such as ./data, a volume, or an absolute path", name, rel)
+			}
+		}
 		for _, r := range p.model.reach(name) {
 			if slices.Contains(set.refuse, r) {
 				return invalid("service %s has %s, and REFUSE in %s refuses that", name, r, confName)
