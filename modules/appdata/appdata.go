@@ -192,19 +192,41 @@ func (k *Keeper) Copy(ctx context.Context) error {
 		if err := os.Mkdir(to, 0o700); err != nil {
 			return err
 		}
-		if err := fulltree.Copy(ctx, p.Dir, to); err != nil {
-			return fmt.Errorf("copy the data in %s: %w", p.Dir, err)
+		if err := keep(ctx, p.Dir, to); err != nil {
+			return err
 		}
 	}
 	rec := record{Deployment: d.Number, Places: places}
 	if err := rec.write(temp); err != nil {
 		return err
 	}
-	if err := fulltree.Sync(temp); err != nil {
+	if err := syncStore(temp); err != nil {
 		return err
 	}
 	k.Log.Info("the data is copied", "app", k.App.Name, "release", d.From)
 	return durable.Rename(temp, k.from())
+}
+
+// keep copies the data of a place into a directory of the store, whose path may have links
+// that the operator has made.
+func keep(ctx context.Context, from, to string) error {
+	to, err := filepath.EvalSymlinks(to)
+	if err == nil {
+		err = fulltree.Copy(ctx, from, to)
+	}
+	if err != nil {
+		return fmt.Errorf("copy the data in %s: %w", from, err)
+	}
+	return nil
+}
+
+// syncStore makes a directory of the store durable.
+func syncStore(dir string) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
+	return fulltree.Sync(dir)
 }
 
 // Migrate makes the data that of the new release: what was kept with it, or what the hook
@@ -334,6 +356,10 @@ func (k *Keeper) replace(ctx context.Context, dir string, rec *record, ran strin
 // fill puts the data of a copy into places, which are empty or were filled in part by a call
 // that was interrupted.
 func fill(ctx context.Context, dir string, places []place, method func(ctx context.Context, from, to string) error) error {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return err
+	}
 	for i, p := range places {
 		if p.Missing || p.Dir == "" {
 			continue

@@ -79,8 +79,8 @@ func (k *Keeper) Snapshot(ctx context.Context, dir string) (list []Place, err er
 		if err := os.Mkdir(to, 0o700); err != nil {
 			return nil, err
 		}
-		if err := fulltree.Copy(ctx, p.Dir, to); err != nil {
-			return nil, fmt.Errorf("copy the data in %s: %w", p.Dir, err)
+		if err := keep(ctx, p.Dir, to); err != nil {
+			return nil, err
 		}
 		if p.Volume != "" {
 			p.Dir = ""
@@ -124,7 +124,7 @@ func Put(a *store.App, list []Place, unpack func(dir string) error) error {
 	if err := rec.write(temp); err != nil {
 		return err
 	}
-	if err := fulltree.Sync(temp); err != nil {
+	if err := syncStore(temp); err != nil {
 		return err
 	}
 	return durable.Rename(temp, dir)

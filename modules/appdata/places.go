@@ -16,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable/fulltree"
 	"github.com/mender-app/mender-app/submodules"
+	"golang.org/x/sys/unix"
 )
 
 // Lacks refuses a policy that has data copied where the sub-module cannot stop what
@@ -110,6 +111,9 @@ func (k *Keeper) comingBack(ctx context.Context, kept *record) (list []diskspace
 		if p.Missing || !exists(from) {
 			continue
 		}
+		if from, err = filepath.EvalSymlinks(from); err != nil {
+			return nil, err
+		}
 		bytes, err := fulltree.Measure(ctx, from)
 		if err != nil {
 			return nil, err
@@ -195,6 +199,11 @@ func (k *Keeper) allowed(places []place) error {
 		if real, err := filepath.EvalSymlinks(p.Dir); err == nil && real != p.Dir {
 			return fmt.Errorf("data.directories of %s: %s leads to %s: name that", k.App.Name, p.Dir, real)
 		}
+		if p.Volume == "" {
+			if err := ownParents(p.Dir); err != nil {
+				return fmt.Errorf("data.directories of %s: %w", k.App.Name, err)
+			}
+		}
 		for _, other := range []string{root, "/proc", "/sys", "/etc", "/usr"} {
 			// The sub-module keeps data of the application in a directory of the store.
 			if other == root && p.Volume != "" && strings.HasPrefix(p.Dir, filepath.Join(root, k.App.Name, store.DataName)+"/") {
@@ -212,6 +221,33 @@ func (k *Keeper) allowed(places []place) error {
 	}
 	return nil
 }
+
+// ownParents refuses a directory if somebody else than root, or this user, can put another
+// one in its place: whoever can change the directory above it.
+func ownParents(dir string) error {
+	var below *unix.Stat_t
+	for at := dir; ; at = filepath.Dir(at) {
+		var st unix.Stat_t
+		switch err := unix.Lstat(at, &st); {
+		case errors.Is(err, unix.ENOENT):
+		case err != nil:
+			return &fs.PathError{Op: "lstat", Path: at, Err: err}
+		case at == dir:
+			below = &st
+		case !isOurs(&st):
+			return fmt.Errorf("%s belongs to user %d, who can put another directory in the place of %s: use one whose parents belong to root", at, st.Uid, dir)
+		case st.Mode&0o022 != 0 && (st.Mode&unix.S_ISVTX == 0 || below != nil && !isOurs(below)):
+			return fmt.Errorf("others than root can change %s, and put another directory in the place of %s: use one whose parents belong to root", at, dir)
+		default:
+			below = &st
+		}
+		if at == filepath.Dir(at) {
+			return nil
+		}
+	}
+}
+
+func isOurs(st *unix.Stat_t) bool { return st.Uid == 0 || int(st.Uid) == os.Geteuid() }
 
 // overlap reports whether one directory is in the other.
 func overlap(a, b string) bool {
@@ -233,8 +269,11 @@ func (k *Keeper) known(ctx context.Context, list []place, ran string) ([]place, 
 				return nil, err
 			}
 		}
-		if v := find(volumes, p.Volume); v != nil {
-			out[i].Dir = v.Dir
+		if v := find(volumes, p.Volume); v != nil && v.Dir != "" {
+			var err error
+			if out[i].Dir, err = filepath.EvalSymlinks(v.Dir); err != nil {
+				return nil, fmt.Errorf("volume %s: %w", p.Volume, err)
+			}
 		}
 	}
 	return out, nil

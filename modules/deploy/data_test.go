@@ -306,6 +306,9 @@ func TestGoBackWithDataKilledAnywhere(t *testing.T) {
 func TestDataIsRefused(t *testing.T) {
 	real := t.TempDir()
 	require.NoError(t, os.Mkdir(filepath.Join(real, "data"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(real, "theirs", "data"), 0o755))
+	require.NoError(t, os.MkdirAll(filepath.Join(real, "open", "data"), 0o755))
+	require.NoError(t, os.Chmod(filepath.Join(real, "open"), 0o777))
 	require.NoError(t, os.Symlink(real, filepath.Join(real, "link")))
 	for says, c := range map[string]struct {
 		policy string
@@ -315,7 +318,13 @@ func TestDataIsRefused(t *testing.T) {
 		"data.migrate of shop: the sub-module fake cannot run a command":    {ran, func(g *rig) { g.w.features = append(newWorld().features, submodules.FeatureData) }},
 		"the manifests have no volume other":                                {strings.Replace(stores, "'db'", "'other'", 1), nil},
 		"/etc/shop has what is not the application's: /etc":                 {strings.Replace(stores, "volumes = ['db']", "directories = ['/etc/shop']", 1), nil},
-		"/link/data leads to /":                                             {strings.Replace(stores, "volumes = ['db']", "directories = ['"+real+"/link/data']", 1), nil},
+		"others than root can change " + real + "/open":                     {strings.Replace(stores, "volumes = ['db']", "directories = ['"+real+"/open/data']", 1), nil},
+		"/theirs belongs to user 65534, who can put another directory in the place": {strings.Replace(stores, "volumes = ['db']", "directories = ['"+real+"/theirs/data']", 1), func(*rig) {
+			if err := os.Chown(filepath.Join(real, "theirs"), 65534, 65534); err != nil {
+				t.Skip("needs root: a directory of another user")
+			}
+		}},
+		"/link/data leads to /": {strings.Replace(stores, "volumes = ['db']", "directories = ['"+real+"/link/data']", 1), nil},
 	} {
 		t.Run(says, func(t *testing.T) {
 			g := newDataRig(t)

@@ -10,27 +10,40 @@ import (
 )
 
 // attributes gives an entry the owner, the extended attributes, the permissions and the
-// times of another one of the same kind. Links are not followed.
+// times of another one of the same kind, which is no link. The paths are those of open
+// descriptors.
 func attributes(from, to string) error {
 	var st unix.Stat_t
-	if err := unix.Lstat(from, &st); err != nil {
-		return &fs.PathError{Op: "lstat", Path: from, Err: err}
+	if err := unix.Stat(from, &st); err != nil {
+		return &fs.PathError{Op: "stat", Path: from, Err: err}
 	}
-	if err := os.Lchown(to, int(st.Uid), int(st.Gid)); err != nil {
+	if err := os.Chown(to, int(st.Uid), int(st.Gid)); err != nil {
 		return err
 	}
-	link := st.Mode&unix.S_IFMT == unix.S_IFLNK
-	if !link { // after the owner, because a change of owner clears bits
-		if err := unix.Chmod(to, st.Mode&0o7777); err != nil {
-			return &fs.PathError{Op: "chmod", Path: to, Err: err}
-		}
+	// After the owner, because a change of owner clears bits.
+	if err := unix.Chmod(to, st.Mode&0o7777); err != nil {
+		return &fs.PathError{Op: "chmod", Path: to, Err: err}
 	}
 	if err := extended(from, to); err != nil {
 		return err
 	}
 	times := []unix.Timespec{st.Atim, st.Mtim}
-	if err := unix.UtimesNanoAt(unix.AT_FDCWD, to, times, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	if err := unix.UtimesNanoAt(unix.AT_FDCWD, to, times, 0); err != nil {
 		return &fs.PathError{Op: "utimensat", Path: to, Err: err}
+	}
+	return nil
+}
+
+// linkAttributes gives a symbolic link the owner of another one, and its times from Linux
+// 5.8 on.
+func linkAttributes(old, made *entry) error {
+	if err := unix.Fchownat(made.fd, "", int(old.st.Uid), int(old.st.Gid), unix.AT_EMPTY_PATH); err != nil {
+		return &fs.PathError{Op: "chown", Path: made.path, Err: err}
+	}
+	times := []unix.Timespec{old.st.Atim, old.st.Mtim}
+	err := unix.UtimesNanoAt(made.fd, "", times, unix.AT_EMPTY_PATH)
+	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+		return &fs.PathError{Op: "utimensat", Path: made.path, Err: err}
 	}
 	return nil
 }
@@ -47,18 +60,18 @@ func extended(from, to string) error {
 	}
 	for name := range old {
 		if !have[name] {
-			if err := unix.Lremovexattr(to, name); err != nil && !errors.Is(err, unix.ENODATA) {
+			if err := unix.Removexattr(to, name); err != nil && !errors.Is(err, unix.ENODATA) {
 				return &fs.PathError{Op: "removexattr " + name, Path: to, Err: err}
 			}
 		}
 	}
 	for name := range have {
 		value := make([]byte, maxValue)
-		n, err := unix.Lgetxattr(from, name, value)
+		n, err := unix.Getxattr(from, name, value)
 		if err != nil {
 			return &fs.PathError{Op: "getxattr " + name, Path: from, Err: err}
 		}
-		if err := unix.Lsetxattr(to, name, value[:n], 0); err != nil {
+		if err := unix.Setxattr(to, name, value[:n], 0); err != nil {
 			return &fs.PathError{Op: "setxattr " + name, Path: to, Err: err}
 		}
 	}
@@ -70,13 +83,13 @@ const maxValue = 64 << 10
 
 // names are the names of an entry's extended attributes.
 func names(path string) (map[string]bool, error) {
-	n, err := unix.Llistxattr(path, nil)
+	n, err := unix.Listxattr(path, nil)
 	if err == nil && n == 0 || errors.Is(err, unix.EOPNOTSUPP) {
 		return nil, nil
 	}
 	list := make([]byte, maxValue)
 	if err == nil {
-		n, err = unix.Llistxattr(path, list)
+		n, err = unix.Listxattr(path, list)
 	}
 	if err != nil {
 		return nil, &fs.PathError{Op: "listxattr", Path: path, Err: err}

@@ -1,7 +1,11 @@
 // Package fulltree copies and moves directories with all their attributes and kinds of
 // files: owners, permissions, times, extended attributes, hard links, holes, sockets,
-// pipes and devices. Nothing may write to a directory meanwhile. The package must not
-// know what the directories are for. Only Sync makes anything durable.
+// pipes and devices. Nothing may write to a directory meanwhile: what is copied would be
+// neither old nor new. Whoever writes all the same, such as the owner of a part of the tree,
+// never leads a call out of the two directories: their paths may have no link, and what is in
+// them is opened once and used by its descriptor.
+//
+// The package must not know what the directories are for. Only Sync makes anything durable.
 package fulltree
 
 import (
@@ -11,7 +15,9 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -28,53 +34,68 @@ const batch = 256
 // Copy copies the content of the directory from into the directory to, and gives to the
 // attributes of from. It replaces entries that to already has.
 func Copy(ctx context.Context, from, to string) error {
-	c := &copier{linked: map[inode]string{}}
-	if err := each(from, func(name string) error {
-		return c.replace(ctx, filepath.Join(from, name), filepath.Join(to, name))
-	}); err != nil {
-		return err
-	}
-	return attributes(from, to)
+	return both(from, to, func(src, dst *dir) error {
+		c := &copier{root: dst, linked: map[inode]link{}}
+		err := src.each(func(name string) error {
+			if err := step(ctx, name); err != nil {
+				return err
+			}
+			if err := dst.remove(name); err != nil {
+				return err
+			}
+			return c.entry(ctx, src, dst, name)
+		})
+		if err != nil {
+			return err
+		}
+		return attributes(src.self(), dst.self())
+	})
 }
 
 // Move is Copy, but renames entries out of from where it can. It can be repeated after a
 // kill if to had none of the entries before. The times of to itself are not kept.
 func Move(ctx context.Context, from, to string) error {
-	c := &copier{linked: map[inode]string{}}
-	for moved := true; moved; {
-		moved = false
-		err := each(from, func(name string) error {
-			old, next := filepath.Join(from, name), filepath.Join(to, name)
-			if err := step(ctx, next); err != nil {
+	return both(from, to, func(src, dst *dir) error {
+		c := &copier{root: dst, linked: map[inode]link{}}
+		for moved := true; moved; {
+			moved = false
+			err := src.each(func(name string) error {
+				if err := step(ctx, name); err != nil {
+					return err
+				}
+				if err := dst.remove(name); err != nil {
+					return err
+				}
+				err := unix.Renameat(src.fd(), name, dst.fd(), name)
+				if errors.Is(err, unix.EXDEV) {
+					return c.entry(ctx, src, dst, name)
+				}
+				moved = true // a rename may hide entries from a reader of the directory
+				return failure("rename", src, name, err)
+			})
+			if err != nil {
 				return err
 			}
-			if err := os.RemoveAll(next); err != nil {
-				return err
-			}
-			err := os.Rename(old, next)
-			if errors.Is(err, unix.EXDEV) {
-				return c.entry(ctx, old, next)
-			}
-			moved = true // a rename may hide entries from a reader of the directory
-			return err
-		})
-		if err != nil {
-			return err
 		}
-	}
-	return attributes(from, to)
+		return attributes(src.self(), dst.self())
+	})
 }
 
 // Empty removes the content of a directory.
-func Empty(ctx context.Context, dir string) error {
+func Empty(ctx context.Context, path string) error {
+	d, err := openDir(path)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
 	for left := true; left; {
 		left = false
-		err := each(dir, func(name string) error {
+		err := d.each(func(name string) error {
 			left = true
-			if err := step(ctx, filepath.Join(dir, name)); err != nil {
+			if err := step(ctx, name); err != nil {
 				return err
 			}
-			return os.RemoveAll(filepath.Join(dir, name))
+			return d.remove(name)
 		})
 		if err != nil {
 			return err
@@ -84,152 +105,208 @@ func Empty(ctx context.Context, dir string) error {
 }
 
 // Sync makes everything written to the file system of a directory durable.
-func Sync(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := unix.Syncfs(int(f.Fd())); err != nil {
-		return &fs.PathError{Op: "syncfs", Path: dir, Err: err}
-	}
-	return durable.Point("synced." + filepath.Base(dir))
-}
-
-// Measure returns the bytes that a directory takes. It refuses one that Copy cannot copy,
-// or that is not on one file system.
-func Measure(ctx context.Context, dir string) (bytes int64, err error) {
-	root, linked := uint64(0), 0
-	err = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil {
-			return err
-		}
-		var st unix.Stat_t
-		if err := unix.Lstat(path, &st); err != nil {
-			return &fs.PathError{Op: "lstat", Path: path, Err: err}
-		}
-		if path == dir {
-			root = uint64(st.Dev) // its type depends on the machine
-		}
-		if uint64(st.Dev) != root {
-			return fmt.Errorf("%s is on another file system than %s", path, dir)
-		}
-		if st.Mode&unix.S_IFMT != unix.S_IFDIR && st.Nlink > 1 {
-			if linked++; linked > MaxLinked {
-				return fmt.Errorf("%s has more than %d files with several names", dir, MaxLinked)
-			}
-		}
-		bytes += int64(st.Blocks) * 512
-		return nil
-	})
-	return bytes, err
-}
-
-// each calls f with the name of each entry of a directory, in any order.
-func each(dir string, f func(name string) error) error {
-	d, err := os.Open(dir)
+func Sync(path string) error {
+	d, err := openDir(path)
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	for {
-		names, err := d.Readdirnames(batch)
-		for _, name := range names {
-			if err := f(name); err != nil {
+	if err := unix.Syncfs(d.fd()); err != nil {
+		return &fs.PathError{Op: "syncfs", Path: path, Err: err}
+	}
+	return durable.Point("synced." + filepath.Base(path))
+}
+
+// Measure returns the bytes that a directory takes. It refuses one that Copy cannot copy,
+// or that is not on one file system.
+func Measure(ctx context.Context, path string) (bytes int64, err error) {
+	d, err := openDir(path)
+	if err != nil {
+		return 0, err
+	}
+	defer d.Close()
+	var top unix.Stat_t
+	if err := unix.Fstat(d.fd(), &top); err != nil {
+		return 0, failure("stat", d, "", err)
+	}
+	bytes = int64(top.Blocks) * 512
+	linked := 0
+	var measure func(d *dir) error
+	measure = func(d *dir) error {
+		return d.each(func(name string) error {
+			if ctx.Err() != nil {
+				return ctx.Err()
+			}
+			e, err := d.look(name)
+			if err != nil {
 				return err
 			}
-		}
-		if errors.Is(err, io.EOF) {
+			defer e.Close()
+			if e.st.Dev != top.Dev {
+				return fmt.Errorf("%s is on another file system than %s", e.path, path)
+			}
+			bytes += int64(e.st.Blocks) * 512
+			switch {
+			case e.kind() == unix.S_IFDIR:
+				sub, err := e.dir()
+				if err != nil {
+					return err
+				}
+				defer sub.Close()
+				return measure(sub)
+			case e.st.Nlink > 1:
+				if linked++; linked > MaxLinked {
+					return fmt.Errorf("%s has more than %d files with several names", path, MaxLinked)
+				}
+			}
 			return nil
-		}
-		if err != nil {
-			return err
-		}
+		})
 	}
+	return bytes, measure(d)
+}
+
+// both opens the two directories.
+func both(from, to string, work func(src, dst *dir) error) error {
+	src, err := openDir(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := openDir(to)
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	return work(src, dst)
 }
 
 // step is called before each entry of the top directory.
-func step(ctx context.Context, path string) error {
+func step(ctx context.Context, name string) error {
 	if err := ctx.Err(); err != nil {
 		return context.Cause(ctx)
 	}
-	return durable.Point("data." + filepath.Base(path))
+	return durable.Point("data." + name)
 }
 
 type inode struct{ dev, ino uint64 }
 
+// link is the first copy of a file with several names.
+type link struct {
+	path string // below the root
+	inode
+}
+
 // copier copies one tree.
 type copier struct {
-	linked map[inode]string // where the copies of files with several names are
+	root   *dir
+	linked map[inode]link
 }
 
-func (c *copier) replace(ctx context.Context, from, to string) error {
-	if err := step(ctx, to); err != nil {
-		return err
-	}
-	if err := os.RemoveAll(to); err != nil {
-		return err
-	}
-	return c.entry(ctx, from, to)
-}
-
-// entry copies a file, a directory, or anything else. The path to does not exist.
-func (c *copier) entry(ctx context.Context, from, to string) error {
+// entry copies a file, a directory, or anything else, which dst does not have.
+func (c *copier) entry(ctx context.Context, src, dst *dir, name string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	var st unix.Stat_t
-	if err := unix.Lstat(from, &st); err != nil {
-		return &fs.PathError{Op: "lstat", Path: from, Err: err}
+	old, err := src.look(name)
+	if err != nil {
+		return err
 	}
-	kind := st.Mode & unix.S_IFMT
-	if kind != unix.S_IFDIR && st.Nlink > 1 {
-		id := inode{uint64(st.Dev), st.Ino}
-		if first, ok := c.linked[id]; ok {
-			return os.Link(first, to)
-		}
-		if len(c.linked) < MaxLinked {
-			c.linked[id] = to
-		}
+	defer old.Close()
+	several := old.kind() != unix.S_IFDIR && old.st.Nlink > 1
+	if first, ok := c.linked[old.inode()]; several && ok {
+		return c.link(first, dst, name)
 	}
-	var err error
-	switch kind {
+	switch old.kind() {
 	case unix.S_IFDIR:
-		if err = os.Mkdir(to, 0o700); err == nil {
-			err = each(from, func(name string) error {
-				return c.entry(ctx, filepath.Join(from, name), filepath.Join(to, name))
-			})
-		}
-	case unix.S_IFREG:
-		err = file(ctx, from, to, st.Size)
+		err = failure("mkdir", dst, name, unix.Mkdirat(dst.fd(), name, 0o700))
 	case unix.S_IFLNK:
 		var target string
-		if target, err = os.Readlink(from); err == nil {
-			err = os.Symlink(target, to)
+		if target, err = old.target(); err == nil {
+			err = failure("symlink", dst, name, unix.Symlinkat(target, dst.fd(), name))
 		}
-	default: // a socket, a pipe or a device
-		if err = unix.Mknod(to, kind|0o600, int(st.Rdev)); err != nil {
-			err = &fs.PathError{Op: "mknod", Path: to, Err: err}
-		}
+	default: // a file, a socket, a pipe or a device
+		err = failure("mknod", dst, name, unix.Mknodat(dst.fd(), name, old.kind()|0o600, int(old.st.Rdev)))
 	}
 	if err != nil {
 		return err
 	}
-	return attributes(from, to)
+	made, err := dst.made(name, old)
+	if err != nil {
+		return err
+	}
+	defer made.Close()
+	if several && len(c.linked) < MaxLinked {
+		c.linked[old.inode()] = link{dst.below(c.root, name), made.inode()}
+	}
+	switch old.kind() {
+	case unix.S_IFDIR:
+		err = c.directory(ctx, old, made)
+	case unix.S_IFREG:
+		err = file(ctx, old, made)
+	case unix.S_IFLNK:
+		return linkAttributes(old, made)
+	}
+	if err != nil {
+		return err
+	}
+	return attributes(old.self(), made.self())
+}
+
+func (c *copier) directory(ctx context.Context, old, made *entry) error {
+	src, err := old.dir()
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := made.dir()
+	if err != nil {
+		return err
+	}
+	defer dst.Close()
+	return src.each(func(name string) error { return c.entry(ctx, src, dst, name) })
+}
+
+// link gives the first copy of a file another name.
+func (c *copier) link(first link, dst *dir, name string) error {
+	at := c.root
+	above, base := path.Split(first.path)
+	for part := range strings.SplitSeq(strings.Trim(above, "/"), "/") {
+		if part == "" {
+			continue
+		}
+		e, err := at.look(part)
+		if err != nil {
+			return err
+		}
+		at, err = e.dir()
+		e.Close()
+		if err != nil {
+			return err
+		}
+		defer at.Close()
+	}
+	e, err := at.look(base)
+	if err != nil {
+		return err
+	}
+	defer e.Close()
+	if e.inode() != first.inode {
+		return fmt.Errorf("%s: %w", e.path, errChanged)
+	}
+	err = unix.Linkat(unix.AT_FDCWD, e.self(), dst.fd(), name, unix.AT_SYMLINK_FOLLOW)
+	return failure("link", dst, name, err)
 }
 
 // file copies the content of a file: as a clone if the file system can, otherwise without
 // its holes.
-func file(ctx context.Context, from, to string, size int64) (err error) {
-	in, err := os.OpenFile(from, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+func file(ctx context.Context, old, made *entry) (err error) {
+	size := old.st.Size
+	in, err := os.OpenFile(old.self(), os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	out, err := os.OpenFile(made.self(), os.O_WRONLY, 0)
 	if err != nil {
 		return err
 	}
