@@ -100,12 +100,18 @@ func (r *run) taken(ctx context.Context) (all, same []*bases.Known, err error) {
 				continue
 			}
 			all = append(all, k)
-			if k.Header.Name == r.Artifact.Name && (r.isOutput(k.Path) || taken && r.sameDevices(k)) {
+			if k.Header.Name == r.Artifact.Name && (r.isOutput(k.Path) && r.bearsName() || taken && r.sameDevices(k)) {
 				same = append(same, k)
 			}
 		}
 	}
 	return all, same, nil
+}
+
+// bearsName reports whether the output's file is called after the artifact. Any other, such as
+// out.mender, is for one release after another.
+func (r *run) bearsName() bool {
+	return strings.Contains(filepath.Base(r.Build.Output), strings.ReplaceAll(r.Artifact.Name, "/", "-"))
 }
 
 // sameDevices reports whether an artifact is for devices that this one is for too. A

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -162,26 +163,43 @@ type Pair struct {
 }
 
 // ParsePair reads [CURRENT,]NEW; each is what source.Parse reads. CURRENT may be
-// the same as NEW: then the device has the image and no content travels.
+// the same as NEW: then the device has the image and no content travels. A comma may be
+// part of a file's name, if there is a file of that name.
 func ParsePair(s string) (Pair, error) {
-	next := s
-	current, after, two := strings.Cut(s, ",")
-	if two {
-		next = after
+	whole, err := source.Parse(s)
+	if err == nil && whole.Path != "" && there(whole) {
+		return Pair{New: whole}, nil
 	}
-	n, err := source.Parse(next)
+	at := strings.IndexByte(s, ',')
+	for i, c := range s {
+		if c != ',' {
+			continue
+		}
+		old, err1 := source.Parse(s[:i])
+		next, err2 := source.Parse(s[i+1:])
+		if err1 == nil && err2 == nil && there(old) && there(next) {
+			at = i
+			break
+		}
+	}
+	if at < 0 {
+		return Pair{New: whole}, err
+	}
+	n, err := source.Parse(s[at+1:])
 	if err != nil {
 		return Pair{}, err
 	}
-	p := Pair{New: n}
-	if two {
-		c, err := source.Parse(current)
-		if err != nil {
-			return Pair{}, err
-		}
-		p.Base = &c
+	c, err := source.Parse(s[:at])
+	if err != nil {
+		return Pair{}, err
 	}
-	return p, nil
+	return Pair{Base: &c, New: n}, nil
+}
+
+// there reports whether the file of a source exists; so does what is no file.
+func there(s source.Spec) bool {
+	_, err := os.Stat(s.Path)
+	return s.Path == "" || err == nil
 }
 
 // image identifies the new image of a pair among the pairs.

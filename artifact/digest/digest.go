@@ -78,6 +78,9 @@ func (d Digest) Valid() bool {
 
 // Check returns an error unless d is well formed.
 func (d Digest) Check() error {
+	if algorithm, _, ok := strings.Cut(string(d), ":"); ok && (algorithm == "sha512" || algorithm == "sha384") {
+		return fmt.Errorf("digests of %s are not supported: want sha256", algorithm)
+	}
 	if !d.Valid() {
 		return malformed(string(d), "sha256: and 64 lower-case hex digits")
 	}

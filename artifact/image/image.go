@@ -23,6 +23,8 @@ const (
 	MediaTypeLayer     = "application/vnd.oci.image.layer.v1.tar"
 	MediaTypeLayerGzip = "application/vnd.oci.image.layer.v1.tar+gzip"
 	MediaTypeLayerZstd = "application/vnd.oci.image.layer.v1.tar+zstd"
+	mediaTypeLayers    = "application/vnd.oci.image.layer."
+	dockerLayers       = "application/vnd.docker.image.rootfs."
 	mediaTypeConfig    = "application/vnd.oci.image.config.v1+json"
 	mediaTypeManifest  = "application/vnd.oci.image.manifest.v1+json"
 	mediaTypeIndex     = "application/vnd.oci.image.index.v1+json"

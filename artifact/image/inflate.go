@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bufio"
 	"bytes"
 	"fmt"
 	"io"
@@ -23,14 +24,36 @@ func sniff(head []byte) (string, error) {
 	switch {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		return compressGzip, nil
-	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
+	case bytes.HasPrefix(head, []byte{0x28, 0xb5, 0x2f, 0xfd}), skippable(head):
 		return compressZstd, nil
 	case bytes.HasPrefix(head, []byte("BZh")):
-		return "", fmt.Errorf("%w: bzip2 compression is not supported", ErrFormat)
+		return "", fmt.Errorf("%w: bzip2 compression is not supported: use gzip or zstd", ErrFormat)
 	case bytes.HasPrefix(head, []byte("\xfd7zXZ\x00")):
-		return "", fmt.Errorf("%w: xz compression is not supported", ErrFormat)
+		return "", fmt.Errorf("%w: xz compression is not supported: use gzip or zstd", ErrFormat)
 	}
 	return "", nil
+}
+
+// skippable reports whether a stream begins with a skippable frame of zstd (RFC 8878,
+// 3.1.2), as pzstd writes it.
+func skippable(head []byte) bool {
+	return len(head) >= 4 && head[0]&0xf0 == 0x50 && head[1] == 0x2a && head[2] == 0x4d && head[3] == 0x18
+}
+
+// Decompress returns the content of a layer's blob or of an archive, decompressed if its
+// first bytes say that it is compressed. It is for build hosts: it takes up to 128 MiB of
+// memory. What is malformed or in a form that is not supported is an ErrFormat.
+func Decompress(r io.Reader) (io.ReadCloser, error) {
+	buf := bufio.NewReaderSize(r, 1<<16)
+	head, err := buf.Peek(sniffLen)
+	if err != nil && err != io.EOF {
+		return nil, err
+	}
+	compression, err := sniff(head)
+	if err != nil {
+		return nil, err
+	}
+	return inflate(buf, compression, hostWindow)
 }
 
 // The greatest windows of zstd that are accepted. containerd and BuildKit write
@@ -45,11 +68,11 @@ const (
 func inflate(r io.Reader, compression string, window uint64) (io.ReadCloser, error) {
 	switch compression {
 	case compressGzip:
-		zr, err := gzip.NewReader(r)
+		m, err := newMembers(r)
 		if err != nil {
 			return nil, fmt.Errorf("%w: gzip: %w", ErrFormat, err)
 		}
-		return formatted{zr, zr}, nil
+		return formatted{m, m.zr}, nil
 	case compressZstd:
 		zr, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(window))
 		if err != nil {
@@ -59,6 +82,63 @@ func inflate(r io.Reader, compression string, window uint64) (io.ReadCloser, err
 		return formatted{rc, rc}, nil
 	}
 	return io.NopCloser(r), nil
+}
+
+// members reads a gzip stream of several members, with zeros after the last one: gzip
+// ignores them, and tools that write blocks add them.
+type members struct {
+	zr  *gzip.Reader
+	buf *bufio.Reader // what zr reads
+	end bool
+}
+
+func newMembers(r io.Reader) (*members, error) {
+	buf := bufio.NewReaderSize(r, 1<<12)
+	zr, err := gzip.NewReader(buf) // it reads no byte past a member from an io.ByteReader
+	if err != nil {
+		return nil, err
+	}
+	zr.Multistream(false)
+	return &members{zr: zr, buf: buf}, nil
+}
+
+func (m *members) Read(p []byte) (int, error) {
+	for !m.end {
+		n, err := m.zr.Read(p)
+		if err != io.EOF {
+			return n, err
+		}
+		if err := m.next(); err != nil {
+			return n, err
+		}
+		if n > 0 {
+			return n, nil
+		}
+	}
+	return 0, io.EOF
+}
+
+// next begins the next member, or reads what follows the last one.
+func (m *members) next() error {
+	head, err := m.buf.Peek(1)
+	if err == nil && head[0] != 0 {
+		if err := m.zr.Reset(m.buf); err != nil {
+			return err
+		}
+		m.zr.Multistream(false)
+		return nil
+	}
+	for err == nil {
+		var c byte
+		if c, err = m.buf.ReadByte(); err == nil && c != 0 {
+			return gzip.ErrHeader
+		}
+	}
+	if err != io.EOF {
+		return err
+	}
+	m.end = true
+	return nil
 }
 
 // formatted turns a decompressor's errors into ErrFormat.

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -209,7 +210,7 @@ func (w *walk) descriptor(d descriptor, tag string, depth int) error {
 	if err := json.Unmarshal(b, &m); err != nil {
 		return fmt.Errorf("manifest %s: %w: %w", d.Digest, ErrFormat, err)
 	}
-	if m.Config.MediaType != mediaTypeConfig && m.Config.MediaType != dockerConfig {
+	if m.Config.MediaType != mediaTypeConfig && m.Config.MediaType != dockerConfig || !m.hasLayers() {
 		return nil
 	}
 	img, err := w.manifest(m)
@@ -236,6 +237,18 @@ func (w *walk) descriptor(d descriptor, tag string, depth int) error {
 	return nil
 }
 
+// hasLayers reports whether a manifest has layers of an image, or none at all. Signatures
+// of cosign and bills of materials have the config of an image, and other content.
+func (m *ociManifest) hasLayers() bool {
+	return len(m.Layers) == 0 || slices.ContainsFunc(m.Layers, func(d Descriptor) bool { return IsLayer(d.MediaType) })
+}
+
+// IsLayer reports whether a media type is that of an image's layer, however it is
+// compressed.
+func IsLayer(mediaType string) bool {
+	return mediaType == "" || strings.HasPrefix(mediaType, mediaTypeLayers) || strings.HasPrefix(mediaType, dockerLayers)
+}
+
 func (w *walk) manifest(m ociManifest) (resolved, error) {
 	config, err := w.blob(m.Config)
 	if err != nil {
@@ -247,8 +260,8 @@ func (w *walk) manifest(m ociManifest) (resolved, error) {
 	layers := make([]Layer, len(m.Layers))
 	members := make([]string, len(m.Layers))
 	for i, d := range m.Layers {
-		if !d.Digest.Valid() || d.Size < 0 {
-			return resolved{}, fmt.Errorf("%w: layer %d has a malformed descriptor", ErrFormat, i)
+		if err := d.Digest.Check(); err != nil || d.Size < 0 {
+			return resolved{}, fmt.Errorf("%w: layer %d has a malformed descriptor: %w", ErrFormat, i, cmp.Or(err, errors.New("negative size")))
 		}
 		layers[i] = Layer{Size: -1, MediaType: d.MediaType, Blob: d.Digest, BlobSize: d.Size}
 		members[i] = blobDir + d.Digest.Hex()

@@ -7,8 +7,11 @@ import (
 	"io"
 	"os"
 	"path"
+	"path/filepath"
+	"strings"
 
 	"github.com/mender-app/mender-app/artifact/clip"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 )
 
@@ -104,6 +107,9 @@ func (d dirSource) open(name string) (io.ReadSeekCloser, int64, error) {
 	if _, err := tarin.Name(name); err != nil {
 		return nil, 0, fmt.Errorf("%w: %w", ErrFormat, err)
 	}
+	if to, err := d.root.Readlink(name); err == nil && strings.HasPrefix(name, blobDir) && (filepath.IsAbs(to) || !filepath.IsLocal(filepath.Join(filepath.Dir(name), to))) {
+		return d.linked(name)
+	}
 	// Stat first: opening something like a FIFO would block.
 	st, err := d.root.Stat(name)
 	if errors.Is(err, os.ErrNotExist) {
@@ -116,6 +122,27 @@ func (d dirSource) open(name string) (io.ReadSeekCloser, int64, error) {
 		return nil, 0, fmt.Errorf("%w: %s is not a file", ErrFormat, clip.Text(name))
 	}
 	f, err := d.root.Open(name)
+	if err != nil {
+		return nil, 0, err
+	}
+	return f, st.Size(), nil
+}
+
+// linked opens a blob that is a link out of the directory, as Bazel and layouts with
+// shared blobs have them. Blobs are compared with their digests, so that such a link
+// brings in nothing that the manifests do not name.
+func (d dirSource) linked(name string) (io.ReadSeekCloser, int64, error) {
+	path := filepath.Join(d.root.Name(), name)
+	st, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, 0, fmt.Errorf("%s: %w", clip.Text(name), ErrMissing)
+	case err != nil:
+		return nil, 0, err
+	case !st.Mode().IsRegular():
+		return nil, 0, fmt.Errorf("%w: %s is not a file", ErrFormat, clip.Text(name))
+	}
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -165,6 +192,12 @@ func (t *tarSource) add(name string, h *tar.Header, end int64) error {
 	if h.Typeflag == tar.TypeDir {
 		return nil
 	}
+	if first, file := t.files[name]; file && h.Typeflag == tar.TypeReg && !tarin.Sparse(h) {
+		return t.repeated(first, h, end)
+	}
+	if to, link := t.links[name]; link && to == linkOf(name, h) {
+		return nil
+	}
 	_, file := t.files[name]
 	_, link := t.links[name]
 	if file || link {
@@ -185,12 +218,46 @@ func (t *tarSource) add(name string, h *tar.Header, end int64) error {
 			return fmt.Errorf("%w: truncated", ErrFormat)
 		}
 		t.files[name] = extent{at, h.Size}
-	case tar.TypeSymlink:
-		t.links[name] = path.Join(path.Dir(name), h.Linkname)
-	case tar.TypeLink:
-		t.links[name] = path.Clean(h.Linkname)
+	case tar.TypeSymlink, tar.TypeLink:
+		t.links[name] = linkOf(name, h)
 	}
 	return nil
+}
+
+// linkOf is the name of the member that a link leads to; "" for no link.
+func linkOf(name string, h *tar.Header) string {
+	switch h.Typeflag {
+	case tar.TypeSymlink:
+		return path.Join(path.Dir(name), h.Linkname)
+	case tar.TypeLink:
+		return path.Clean(h.Linkname)
+	}
+	return ""
+}
+
+// repeated accepts a member that is there a second time with the same content.
+func (t *tarSource) repeated(first extent, h *tar.Header, end int64) error {
+	at, err := t.f.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return err
+	}
+	if h.Size > end-at {
+		return fmt.Errorf("%w: truncated", ErrFormat)
+	}
+	if h.Size == first.size {
+		x, _, err := digest.OfReader(io.NewSectionReader(t.f, first.offset, first.size))
+		if err != nil {
+			return err
+		}
+		y, _, err := digest.OfReader(io.NewSectionReader(t.f, at, h.Size))
+		if err != nil {
+			return err
+		}
+		if x == y {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: it is there twice, with different content", ErrFormat)
 }
 
 func (t *tarSource) open(name string) (io.ReadSeekCloser, int64, error) {

@@ -78,7 +78,7 @@ func checkManifest(img v1.Image) error {
 			return errors.New("the manifest has a negative size")
 		}
 		if d.Digest.Algorithm != "sha256" {
-			return fmt.Errorf("the manifest has the digest %.100q", d.Digest)
+			return fmt.Errorf("digests of %.20q are not supported: push the image with sha256", d.Digest.Algorithm)
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 
@@ -131,28 +132,33 @@ func (o *Opener) fetch(ctx context.Context, place candidate, ref name.Reference)
 	return f, nil
 }
 
-// fromIndex chooses the manifest that suits the platform best.
+// choice is an image in an index.
+type choice struct {
+	digest   v1.Hash
+	platform image.Platform
+}
+
+// fromIndex chooses the manifest that suits the platform best, in the index or in those
+// inside of it.
 func (o *Opener) fromIndex(desc *remote.Descriptor) (v1.Hash, error) {
 	idx, err := desc.ImageIndex()
 	if err != nil {
 		return v1.Hash{}, err
 	}
-	m, err := idx.IndexManifest()
+	seen := 0
+	list, err := o.choices(idx, 0, &seen)
 	if err != nil {
 		return v1.Hash{}, err
 	}
 	var best v1.Hash
 	var have []image.Platform
 	fit := image.NoFit
-	for _, d := range m.Manifests {
-		// attestations are listed as images for unknown/unknown
-		if d.Platform == nil || d.Platform.OS == "unknown" || !d.MediaType.IsImage() {
-			continue
+	for _, c := range list {
+		if !slices.Contains(have, c.platform) {
+			have = append(have, c.platform)
 		}
-		p := image.Platform{OS: d.Platform.OS, Arch: d.Platform.Architecture, Variant: d.Platform.Variant}.Normalize()
-		have = append(have, p)
-		if f := o.fit(p); f > fit {
-			best, fit = d.Digest, f
+		if f := o.fit(c.platform); f > fit {
+			best, fit = c.digest, f
 		}
 	}
 	if o.Platform == (image.Platform{}) && len(have) > 1 {
@@ -162,6 +168,88 @@ func (o *Opener) fromIndex(desc *remote.Descriptor) (v1.Hash, error) {
 		return best, &image.PlatformError{Want: o.Platform, Have: have}
 	}
 	return best, nil
+}
+
+// maxEntries bounds the entries of an index and of those inside of it.
+const maxEntries = 256
+
+// choices lists the images of an index. The platform of an entry that names none is that
+// of its config. Attestations, signatures and other artifacts are left out.
+func (o *Opener) choices(idx v1.ImageIndex, depth int, seen *int) (list []choice, err error) {
+	if depth > maxIndexes {
+		return nil, fmt.Errorf("%w: indexes more than %d deep", image.ErrTooLarge, maxIndexes)
+	}
+	m, err := idx.IndexManifest()
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range m.Manifests {
+		if *seen++; *seen > maxEntries {
+			return nil, fmt.Errorf("%w: more than %d manifests", image.ErrTooLarge, maxEntries)
+		}
+		// BuildKit lists attestations as images for unknown/unknown.
+		if d.Annotations[annotationReferenceType] != "" || d.Platform != nil && d.Platform.OS == "unknown" {
+			continue
+		}
+		p := image.Platform{}
+		if d.Platform != nil {
+			p = image.Platform{OS: d.Platform.OS, Arch: d.Platform.Architecture, Variant: d.Platform.Variant}.Normalize()
+		}
+		switch {
+		case d.MediaType.IsIndex():
+			if d.Platform != nil && d.Platform.OS != "" && o.fit(p) == image.NoFit {
+				list = append(list, choice{platform: p}) // named, and not read
+				continue
+			}
+			inner, err := idx.ImageIndex(d.Digest)
+			if err != nil {
+				return nil, err
+			}
+			more, err := o.choices(inner, depth+1, seen)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, more...)
+		case !d.MediaType.IsImage():
+		case d.Platform != nil && d.Platform.OS != "":
+			list = append(list, choice{d.Digest, p})
+		default:
+			img, err := idx.Image(d.Digest)
+			if err != nil {
+				return nil, err
+			}
+			if p, is, err := platformOf(img); err != nil {
+				return nil, fmt.Errorf("%s: %w", d.Digest, err)
+			} else if is {
+				list = append(list, choice{d.Digest, p})
+			}
+		}
+	}
+	return list, nil
+}
+
+// platformOf is the platform that an image's config names. What has no layer of an image
+// is none.
+func platformOf(img v1.Image) (p image.Platform, is bool, err error) {
+	m, err := img.Manifest()
+	if err != nil {
+		return p, false, err
+	}
+	if !m.Config.MediaType.IsConfig() || len(m.Layers) > 0 && !slices.ContainsFunc(m.Layers, func(d v1.Descriptor) bool { return image.IsLayer(string(d.MediaType)) }) {
+		return p, false, nil
+	}
+	if err := checkManifest(img); err != nil {
+		return p, false, err
+	}
+	b, err := img.RawConfigFile()
+	if err != nil {
+		return p, false, err
+	}
+	config, err := image.ParseConfig(b)
+	if err != nil {
+		return p, false, err
+	}
+	return config.Platform(), true, nil
 }
 
 // download fetches the config and the layers' blobs, whose digests are
