@@ -74,8 +74,8 @@ install: $(if $(FROM),,build) ## install all programs but k8s (DESTDIR, prefix; 
 .PHONY: install-device install-host
 install-device: # install what a device with Docker Compose needs: app, docker-compose, mender-app
 	$(MAKE) --no-print-directory install PROGRAMS='app docker-compose mender-app'
-install-host: # install what a build host needs: app-gen
-	$(MAKE) --no-print-directory install PROGRAMS=app-gen
+install-host: # install what a build host needs: app-gen, app-conformance
+	$(MAKE) --no-print-directory install PROGRAMS='app-gen app-conformance'
 
 .PHONY: uninstall
 uninstall: # remove what install put there; configuration files stay

@@ -29,6 +29,7 @@ var completed = map[string]string{
 	"app-gen --manifests-dir shop --image registry.exam": "app-gen --manifests-dir shop --image registry.example/shop/web:2",
 	"app-gen insp":                                       "app-gen inspect",
 	"app-gen diff shop-1":                                "app-gen diff shop-1.mender",
+	"app-conformance --fixt":                             "app-conformance --fixture",
 }
 
 // shellDir makes a directory for a shell: the programs in bin, the completions of a
@@ -45,7 +46,7 @@ func shellDir(t *testing.T, shell, name string) string {
 	for _, d := range []string{"bin", "completions", "shop"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, d), 0o755))
 	}
-	for _, p := range []string{"mender-app", "app-gen"} {
+	for _, p := range []string{"mender-app", "app-gen", "app-conformance"} {
 		program := built(t, p)
 		script, err := exec.Command(program, "completion", shell).Output()
 		require.NoError(t, err)

@@ -18,7 +18,7 @@ func TestInstall(t *testing.T) {
 		t.Skip("this test needs make")
 	}
 	full := t.TempDir()
-	for _, p := range []string{"app", "docker-compose", "k8s", "mender-app", "app-gen"} {
+	for _, p := range []string{"app", "docker-compose", "k8s", "mender-app", "app-gen", "app-conformance"} {
 		require.NoError(t, os.WriteFile(filepath.Join(full, p), []byte("#!/bin/sh\necho complete\n"), 0o755))
 	}
 	part := t.TempDir()
@@ -29,6 +29,7 @@ func TestInstall(t *testing.T) {
 		kube    = "usr/share/mender/app-modules/v1/k8s"
 		client  = "usr/bin/mender-app"
 		host    = "usr/bin/app-gen"
+		test    = "usr/bin/app-conformance"
 		script  = "usr/share/mender/inventory/mender-inventory-app"
 		second  = "usr/share/mender/modules/v3/docker-compose"
 		face    = "usr/share/mender-orchestrator/interfaces/v1/app"
@@ -40,23 +41,23 @@ func TestInstall(t *testing.T) {
 	}{
 		"all but k8s": {
 			args: []string{"install", "FROM=" + full},
-			want: []string{app, compose, client, host, "etc/mender/mender-app.conf", "usr/share/man/man1/app-gen.1", "usr/lib/systemd/system/mender-app-resume.service", "usr/share/bash-completion/completions/app-gen", "usr/share/zsh/site-functions/_app-gen", "usr/share/zsh/site-functions/_mender-app", "usr/share/fish/vendor_completions.d/app-gen.fish", "usr/share/fish/vendor_completions.d/mender-app.fish"},
+			want: []string{app, compose, client, host, test, "etc/mender/mender-app.conf", "usr/share/man/man1/app-gen.1", "usr/lib/systemd/system/mender-app-resume.service", "usr/share/bash-completion/completions/app-gen", "usr/share/zsh/site-functions/_app-gen", "usr/share/zsh/site-functions/_mender-app", "usr/share/fish/vendor_completions.d/app-gen.fish", "usr/share/fish/vendor_completions.d/mender-app.fish"},
 			none: []string{kube, "etc/mender/mender-app-k8s.conf", "usr/share/man/man8/mender-app-k8s.8"},
 		},
 		"device": {
 			args: []string{"install-device", "FROM=" + full},
 			want: []string{app, compose, client, script, "etc/mender/mender-app-docker-compose.conf", "usr/share/man/man8/mender-app.8", "usr/share/man/man8/mender-app-module.8", "usr/share/man/man8/mender-app-docker-compose.8", "usr/share/man/man5/mender-app.conf.5", "usr/share/man/man5/mender-app-docker-compose.conf.5"},
-			none: []string{second, face, kube, host, "usr/share/man/man5/mender-app-k8s.conf.5", "usr/share/man/man1/app-gen.1", "etc/mender/mender-app-k8s.conf"},
+			none: []string{second, face, kube, host, test, "usr/share/man/man1/app-conformance.1", "usr/share/man/man5/mender-app-k8s.conf.5", "usr/share/man/man1/app-gen.1", "etc/mender/mender-app-k8s.conf"},
 		},
 		"host": {
 			args: []string{"install-host", "FROM=" + full},
-			want: []string{host, "usr/share/man/man1/app-gen.1", "usr/share/zsh/site-functions/_app-gen", "usr/share/fish/vendor_completions.d/app-gen.fish"},
+			want: []string{host, test, "usr/share/man/man1/app-conformance.1", "usr/share/zsh/site-functions/_app-conformance", "usr/share/man/man1/app-gen.1", "usr/share/zsh/site-functions/_app-gen", "usr/share/fish/vendor_completions.d/app-gen.fish"},
 			none: []string{app, client, "usr/share/zsh/site-functions/_mender-app", script, "etc/mender/mender-app.conf", "usr/lib/systemd/system/mender-app-resume.service", "usr/share/man/man8/mender-app.8"},
 		},
 		"k8s when asked": {
 			args: []string{"install", "FROM=" + full, "PROGRAMS=app k8s mender-app"},
 			want: []string{app, kube, client, "etc/mender/mender-app-k8s.conf", "usr/share/man/man8/mender-app-k8s.8"},
-			none: []string{compose, host, "etc/mender/mender-app-docker-compose.conf"},
+			none: []string{compose, host, test, "etc/mender/mender-app-docker-compose.conf"},
 		},
 		"for the artifacts of mender-container-modules and for Mender Orchestrator": {
 			args: []string{"install-device", "FROM=" + full, "COMPOSE_MODULE=yes", "ORCHESTRATOR=yes"},

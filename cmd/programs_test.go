@@ -13,7 +13,7 @@ import (
 )
 
 // programs are all programs, each a directory here.
-var programs = []string{"app", "docker-compose", "k8s", "mender-app", "app-gen"}
+var programs = []string{"app", "docker-compose", "k8s", "mender-app", "app-gen", "app-conformance"}
 
 // buildDir is where the programs are built, once for all tests.
 var buildDir string

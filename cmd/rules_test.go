@@ -45,13 +45,13 @@ var rules = []rule{
 		why:  "a device has no room for the libraries of a build host",
 		from: []string{"cmd/app", "cmd/docker-compose", "cmd/k8s", "cmd/mender-app"},
 		never: []string{
-			"generator", "delta/encoder", "delta/internal/align", "delta/internal/lz/parse",
+			"generator", "submodules/conformance", "delta/encoder", "delta/internal/align", "delta/internal/lz/parse",
 			"github.com/gabstv/go-bsdiff", "github.com/google/go-containerregistry", "github.com/CycloneDX/cyclonedx-go",
 		},
 	},
 	{
 		why:   "a released program cannot be told to fail",
-		from:  []string{"cmd/app", "cmd/docker-compose", "cmd/k8s", "cmd/mender-app", "cmd/app-gen"},
+		from:  []string{"cmd/app", "cmd/docker-compose", "cmd/k8s", "cmd/mender-app", "cmd/app-gen", "cmd/app-conformance"},
 		never: []string{"store/durable/faults"},
 	},
 	{

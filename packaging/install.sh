@@ -21,7 +21,7 @@ catalog=${units%/system}/catalog
 interfaces=${modules%/mender/modules/v3}/mender-orchestrator/interfaces/v1
 
 # name:directory of each program.
-places="app:$modules docker-compose:$submodules k8s:$submodules mender-app:$bin app-gen:$bin"
+places="app:$modules docker-compose:$submodules k8s:$submodules mender-app:$bin app-gen:$bin app-conformance:$bin"
 
 if [ "$from" = --remove ]; then
 	# Another module of this name stays.
@@ -35,8 +35,9 @@ if [ "$from" = --remove ]; then
 		rm -f "$man/man${page##*.}/$(basename "$page")"
 	done
 	rm -f "$inventory/mender-inventory-app"
-	rm -f "$completions/mender-app" "$completions/app-gen" "$completions/k8s"
-	rm -f "$zsh/_mender-app" "$zsh/_app-gen" "$fish/mender-app.fish" "$fish/app-gen.fish"
+	rm -f "$completions/mender-app" "$completions/app-gen" "$completions/app-conformance" "$completions/k8s"
+	rm -f "$zsh/_mender-app" "$zsh/_app-gen" "$zsh/_app-conformance"
+	rm -f "$fish/mender-app.fish" "$fish/app-gen.fish" "$fish/app-conformance.fish"
 	for unit in "$here"/systemd/*.service "$here"/systemd/*.socket "$here"/systemd/*.path "$here"/systemd/*.timer; do
 		unit=$(basename "$unit")
 		rm -f "$units/$unit" "$units/multi-user.target.wants/$unit"
@@ -55,12 +56,12 @@ chosen() {
 }
 
 # Install nothing if something is missing.
-programs=${programs:-app docker-compose mender-app app-gen}
+programs=${programs:-app docker-compose mender-app app-gen app-conformance}
 for program in $programs; do
 	case " $places" in
 	*" $program:"*) ;;
 	*)
-		echo "install: there is no program $program: PROGRAMS names some of app, docker-compose, k8s, mender-app, app-gen" >&2
+		echo "install: there is no program $program: PROGRAMS names some of app, docker-compose, k8s, mender-app, app-gen, app-conformance" >&2
 		exit 1
 		;;
 	esac
@@ -107,6 +108,7 @@ belongs() {
 	*docker-compose*) chosen docker-compose ;;
 	*k8s*) chosen k8s ;;
 	app-gen*) chosen app-gen ;;
+	app-conformance*) chosen app-conformance ;;
 	*) chosen app mender-app ;;
 	esac
 }
@@ -157,7 +159,7 @@ install_completions() { # PROGRAM SHELL FILE
 		printf '%s\n' "$text" >"$3"
 	fi
 }
-for program in mender-app app-gen; do
+for program in mender-app app-gen app-conformance; do
 	install_completions "$program" bash "$completions/$program"
 	install_completions "$program" zsh "$zsh/_$program"
 	install_completions "$program" fish "$fish/$program.fish"

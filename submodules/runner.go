@@ -161,13 +161,7 @@ func MadeFor(path string) string {
 // RunGroup runs cmd in its own process group until it ends. If ctx ends first, the
 // group gets TERM, and KILL after killAfter (0 means 10 seconds). Processes left in the
 // group after cmd has ended are killed, so that nothing stays behind.
-//
-// The goroutine keeps its thread for the whole call, because the kernel sends the
-// parent-death signal when the thread that forked ends, not the process.
 func RunGroup(ctx context.Context, cmd *exec.Cmd, killAfter time.Duration) error {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	if killAfter <= 0 {
 		killAfter = defaultKillAfter
 	}
@@ -176,35 +170,67 @@ func RunGroup(ctx context.Context, cmd *exec.Cmd, killAfter time.Duration) error
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := cmd.Start(); err != nil {
+	g, err := StartGroup(cmd)
+	if err != nil {
 		return err
 	}
-	pgid := cmd.Process.Pid
-	ended := make(chan struct{})
-	watched := make(chan struct{})
+	select {
+	case <-g.Ended():
+		return g.Wait()
+	case <-ctx.Done():
+	}
+	g.Signal(syscall.SIGTERM)
+	t := time.NewTimer(killAfter)
+	defer t.Stop()
+	select {
+	case <-g.Ended():
+	case <-t.C:
+		g.Signal(syscall.SIGKILL)
+	}
+	return g.Wait()
+}
+
+// Group is a running command in a process group of its own.
+type Group struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+}
+
+// StartGroup starts cmd in its own process group. Wait must be called by the same
+// goroutine. Until then the goroutine keeps its thread, because the kernel sends the
+// parent-death signal when the thread that forked ends, not the process.
+func StartGroup(cmd *exec.Cmd) (*Group, error) {
+	runtime.LockOSThread()
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
+	if err := cmd.Start(); err != nil {
+		runtime.UnlockOSThread()
+		return nil, err
+	}
+	g := &Group{cmd: cmd, ended: make(chan struct{})}
 	go func() {
-		defer close(watched)
-		select {
-		case <-ended:
-			return
-		case <-ctx.Done():
-		}
-		_ = syscall.Kill(-pgid, syscall.SIGTERM)
-		t := time.NewTimer(killAfter)
-		defer t.Stop()
-		select {
-		case <-ended:
-		case <-t.C:
-			_ = syscall.Kill(-pgid, syscall.SIGKILL)
-		}
+		waitExited(g.ID())
+		close(g.ended)
 	}()
-	// The group is killed while its leader is still a zombie: its number
-	// cannot have been given to another process yet.
-	waitExited(pgid)
-	close(ended)
-	<-watched
-	_ = syscall.Kill(-pgid, syscall.SIGKILL)
-	return cmd.Wait()
+	return g, nil
+}
+
+// ID is the number of the group and of the process that leads it.
+func (g *Group) ID() int { return g.cmd.Process.Pid }
+
+// Ended is closed when the process has ended. Others of its group may still run.
+func (g *Group) Ended() <-chan struct{} { return g.ended }
+
+// Signal sends a signal to all processes of the group. The group keeps its number until
+// Wait is called, because its leader stays a zombie.
+func (g *Group) Signal(s syscall.Signal) { _ = syscall.Kill(-g.ID(), s) }
+
+// Wait waits for the process to end, kills what is left of its group, and returns what
+// exec.Cmd's Wait returns.
+func (g *Group) Wait() error {
+	defer runtime.UnlockOSThread()
+	<-g.ended
+	g.Signal(syscall.SIGKILL)
+	return g.cmd.Wait()
 }
 
 // waitExited returns when the process has ended, without reaping it.

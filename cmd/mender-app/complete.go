@@ -36,7 +36,6 @@ func addCompletions(root *cobra.Command) {
 			c.ValidArgsFunction = completeStaged(artifacts)
 		case c.Name() == "stage":
 			c.ValidArgsFunction = artifacts
-		case c.Name() == "conformance": // a file
 		case c.ValidArgsFunction == nil:
 			c.ValidArgsFunction = cobra.NoFileCompletions
 		}

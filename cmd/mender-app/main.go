@@ -98,7 +98,7 @@ module as the client does.
 		p.checkCommand(), p.installCommand(), p.commitCommand(), p.rollbackCommand(), p.resumeCommand(),
 		p.statusCommand(), p.logsCommand(), p.eventsCommand(), p.listCommand(), p.showCommand(), p.releasesCommand(), p.historyCommand(), p.verifyCommand(),
 		p.healthCommand(), p.stopCommand(), p.startCommand(), p.purgeCommand(),
-		p.secretsCommand(), p.doctorCommand(), p.reportCommand(), p.inventoryCommand(), p.conformanceCommand(), p.probeCommand(), p.versionCommand(),
+		p.secretsCommand(), p.doctorCommand(), p.reportCommand(), p.inventoryCommand(), conformanceCommand(), p.probeCommand(), p.versionCommand(),
 	)
 	others := append(p.serviceCommands(),
 		p.stageCommand(), p.stagedCommand(), p.unstageCommand(), p.reconcileCommand(), p.triggerCommand(), p.queueCommand(),

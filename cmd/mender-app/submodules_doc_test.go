@@ -16,7 +16,7 @@ func TestSubmodulesDocument(t *testing.T) {
 		t.Skip("it plays the life of an application")
 	}
 	bin := t.TempDir()
-	out, err := exec.Command("go", "build", "-o", bin, ".", "../app-gen").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", bin, "../app-conformance", ".", "../app-gen").CombinedOutput()
 	require.NoError(t, err, "%s", out)
 	text, err := os.ReadFile("../../docs/SUBMODULES.md")
 	require.NoError(t, err)

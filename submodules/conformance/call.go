@@ -128,19 +128,12 @@ func (c *caller) do(ctx context.Context, in call) (r reply, faults map[rule]stri
 	}
 	out, errs := &submodules.Capped{Max: maxReply}, &submodules.Capped{Max: maxReply}
 	cmd.Stdout, cmd.Stderr = out, errs
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.WaitDelay = settle
 	begun := time.Now()
-	if err := cmd.Start(); err != nil {
+	group, err := submodules.StartGroup(cmd)
+	if err != nil {
 		return r, nil, err
 	}
-	pid := cmd.Process.Pid
-	ended := make(chan struct{})
-	go func() {
-		for unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR { //nolint:revive // again
-		}
-		close(ended)
-	}()
 	var stop <-chan time.Time
 	if in.stopAfter > 0 {
 		stop = time.After(in.stopAfter)
@@ -148,34 +141,31 @@ func (c *caller) do(ctx context.Context, in call) (r reply, faults map[rule]stri
 	late := time.After(limit)
 	for running := true; running; {
 		select {
-		case <-ended:
+		case <-group.Ended():
 			running = false
 		case <-stop:
 			r.stopped = true
-			_ = syscall.Kill(-pid, in.stopWith)
+			group.Signal(in.stopWith)
 			if in.stopWith != syscall.SIGKILL {
 				late = time.After(killWait)
 			}
 		case <-late:
 			r.hung = true
-			_ = syscall.Kill(-pid, syscall.SIGKILL)
-			<-ended
+			group.Signal(syscall.SIGKILL)
 			running = false
 		case <-ctx.Done():
-			_ = syscall.Kill(-pid, syscall.SIGKILL)
-			<-ended
+			group.Signal(syscall.SIGKILL)
 			running = false
 		}
 	}
 	r.took = time.Since(begun)
 	whole := !r.hung && !r.stopped && ctx.Err() == nil
 	if whole {
-		c.judgeProcesses(in, pid, faults)
+		c.judgeProcesses(in, group.ID(), faults)
 	}
-	_ = syscall.Kill(-pid, syscall.SIGKILL) // its leader is not reaped yet: the number is still its own
-	err = cmd.Wait()
+	err = group.Wait()
 	if !whole {
-		c.judgeProcesses(in, pid, faults)
+		c.judgeProcesses(in, group.ID(), faults)
 	}
 	var exit *exec.ExitError
 	if err != nil && !errors.As(err, &exit) && !errors.Is(err, exec.ErrWaitDelay) {

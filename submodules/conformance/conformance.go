@@ -1,6 +1,6 @@
 // Package conformance tests any sub-module, as an executable, against PROTOCOL.md.
 // Authors of sub-modules in other languages can run the same tests as the sub-
-// modules that come with mender-app (mender-app conformance).
+// modules that come with mender-app: the program is cmd/app-conformance.
 //
 // Without a Fixture, Check makes only the tests that need nothing but the
 // executable. With one it also plays the life of an application and kills running

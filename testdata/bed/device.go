@@ -338,7 +338,7 @@ func installed(programs string) ([]byte, error) {
 		tree=$(mktemp -d)
 		trap 'rm -rf "$tree"' EXIT
 		there=
-		for p in app docker-compose k8s mender-app app-gen; do
+		for p in app docker-compose k8s mender-app app-gen app-conformance; do
 			[ ! -e "$1/$p" ] || there="$there $p"
 		done
 		make -s -C "$2" install FROM="$(realpath "$1")" PROGRAMS="$there" DESTDIR="$tree" >&2

@@ -13,11 +13,11 @@ import (
 	"github.com/mender-app/mender-app/testdata/e2e"
 )
 
-// conforms runs mender-app conformance on a device. It requires that no fault is
+// conforms runs app-conformance on a device. It requires that no fault is
 // found and returns how many checks passed.
 func conforms(t *testing.T, d *bed.Device, protocol string, args ...string) (passed int) {
 	t.Helper()
-	r, err := d.Run("mender-app", append([]string{"conformance", "--json"}, args...)...)
+	r, err := d.Run("app-conformance", append([]string{"--json"}, args...)...)
 	require.NoError(t, err)
 	var report struct {
 		Protocol string
@@ -37,7 +37,7 @@ func conforms(t *testing.T, d *bed.Device, protocol string, args ...string) (pas
 	return passed
 }
 
-// writeFixture writes files, by their paths, for mender-app conformance.
+// writeFixture writes files, by their paths, for app-conformance.
 func writeFixture(t *testing.T, dir string, files map[string]string) {
 	t.Helper()
 	for name, text := range files {

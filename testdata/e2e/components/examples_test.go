@@ -109,7 +109,7 @@ func (e example) manifests(t *testing.T) map[string]string {
 
 // live plays the life of an example under the real Mender client: installed whole in
 // the shell reference's form, updated by deltas of app-gen's, a release that fails, a
-// rollback by the client and one days later, and a purge. mender-app conformance finds
+// rollback by the client and one days later, and a purge. app-conformance finds
 // no fault with its sub-module.
 func (e example) live(t *testing.T) {
 	t.Parallel()
