@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -22,6 +24,46 @@ type Timekeeper interface {
 	// Downtimes returns the services that the preceding Rollout or Rollback restarted.
 	// failed: that call returned an error.
 	Downtimes(ctx context.Context, failed bool) []Downtime
+}
+
+// Span is a time in which an instance of a service was ready. From is zero if it was
+// ready before anybody watched, To if it still is.
+type Span struct{ From, To time.Time }
+
+// Gaps returns the times in which no instance of a service was ready, by the spans of its
+// instances: those between two spans, and before the first if that began after begun. With
+// failed also the time since the last span, if no instance is ready. The result is sorted
+// by service and time.
+func Gaps(services map[string][]Span, begun time.Time, failed bool) (list []Downtime) {
+	for _, name := range slices.Sorted(maps.Keys(services)) {
+		if spans := services[name]; len(spans) > 0 {
+			list = append(list, gaps(name, spans, begun, failed)...)
+		}
+	}
+	return list
+}
+
+func gaps(service string, spans []Span, begun time.Time, failed bool) (list []Downtime) {
+	slices.SortFunc(spans, func(a, b Span) int { return a.From.Compare(b.From) })
+	if spans[0].From.After(begun) {
+		list = append(list, Downtime{Service: service, Up: spans[0].From.UTC()})
+	}
+	until := spans[0].To
+	for _, s := range spans[1:] {
+		if until.IsZero() {
+			return list
+		}
+		if s.From.After(until) {
+			list = append(list, Downtime{Service: service, Down: until.UTC(), Up: s.From.UTC()})
+		}
+		if s.To.IsZero() || s.To.After(until) {
+			until = s.To
+		}
+	}
+	if !until.IsZero() && failed {
+		list = append(list, Downtime{Service: service, Down: until.UTC()})
+	}
+	return list
 }
 
 // downtimesWithin bounds the time for this, because an ended verb must return within

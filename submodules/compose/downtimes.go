@@ -2,9 +2,9 @@ package compose
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -94,50 +94,28 @@ func (w *downtimeWatch) End(now []container.InspectResponse, failed bool, done f
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now = slices.DeleteFunc(now, func(c container.InspectResponse) bool { return c.State == nil || c.Config == nil })
-	byService := map[string]*submodules.Downtime{}
-	of := func(service string) *submodules.Downtime {
-		if byService[service] == nil {
-			byService[service] = &submodules.Downtime{Service: service}
-		}
-		return byService[service]
-	}
-	left := map[string]bool{} // services that are left out
+	spans, left := map[string][]submodules.Span{}, map[string]bool{}
 	for id, service := range w.old {
 		ended, known := w.ended[id]
 		if i := slices.IndexFunc(now, func(c container.InspectResponse) bool { return c.ID == id }); i >= 0 && !known {
 			if now[i].State.Running {
 				continue // ready finds that it was ready before
 			}
-			ended, known = docker.Time(now[i].State.FinishedAt), true
+			ended = docker.Time(now[i].State.FinishedAt)
+			known = !ended.IsZero()
 		}
 		left[service] = left[service] || !known
-		if d := of(service); ended.After(d.Down) {
-			d.Down = ended
-		}
+		spans[service] = append(spans[service], submodules.Span{To: ended})
 	}
 	for _, c := range now {
 		service := c.Config.Labels[w.label]
 		left[service] = left[service] || done(c)
 		if at := w.ready(c); !at.IsZero() {
-			d := of(service)
-			if d.Up.IsZero() || at.Before(d.Up) {
-				d.Up = at
-			}
+			spans[service] = append(spans[service], submodules.Span{From: at})
 		}
 	}
-	for service, d := range byService {
-		none := d.Up.IsZero()
-		switch {
-		case left[service],
-			none && !failed,
-			!none && !d.Up.After(d.Down),                     // one took over from another
-			!none && d.Down.IsZero() && d.Up.Before(w.begun): // it went on
-			continue
-		}
-		list = append(list, *d)
-	}
-	slices.SortFunc(list, func(a, b submodules.Downtime) int { return strings.Compare(a.Service, b.Service) })
-	return list
+	maps.DeleteFunc(spans, func(name string, _ []submodules.Span) bool { return left[name] })
+	return submodules.Gaps(spans, w.begun, failed)
 }
 
 // ready is since when a container is ready; zero if it is not.

@@ -1,8 +1,8 @@
 package k8s
 
 import (
-	"cmp"
 	"context"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -44,12 +44,9 @@ type downtimeWatch struct {
 // watchedPod is a pod of one of the workloads.
 type watchedPod struct {
 	service string
-	spans   []span
+	spans   []submodules.Span
 	listed  bool // when the watch ended
 }
-
-// span is a time in which a pod was ready; to is zero if it still is.
-type span struct{ from, to time.Time }
 
 const (
 	// maxSpans bounds the record.
@@ -108,7 +105,7 @@ func (w *downtimeWatch) note(o *unstructured.Unstructured, gone bool, now time.T
 	was := p.isReady()
 	switch at = exact(at, now); {
 	case ready && !gone && !was && w.spans < maxSpans:
-		p.spans = append(p.spans, span{from: at})
+		p.spans = append(p.spans, submodules.Span{From: at})
 		w.spans++
 	case was && !ready:
 		p.end(at)
@@ -117,11 +114,13 @@ func (w *downtimeWatch) note(o *unstructured.Unstructured, gone bool, now time.T
 	}
 }
 
-func (p *watchedPod) isReady() bool { return len(p.spans) > 0 && p.spans[len(p.spans)-1].to.IsZero() }
+func (p *watchedPod) isReady() bool { return len(p.spans) > 0 && p.spans[len(p.spans)-1].To.IsZero() }
 
 func (p *watchedPod) end(at time.Time) {
 	last := &p.spans[len(p.spans)-1]
-	last.to = newerVersion(last.from, at)
+	if last.To = at; at.Before(last.From) {
+		last.To = last.From
+	}
 }
 
 // serviceOf names the workload of a pod. A Deployment has its pods through a ReplicaSet,
@@ -205,49 +204,11 @@ func (w *downtimeWatch) End(ctx context.Context, failed bool) (list []submodules
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	spans, left := map[string][]span{}, map[string]bool{}
+	spans, left := map[string][]submodules.Span{}, map[string]bool{}
 	for _, p := range w.ready {
 		spans[p.service] = append(spans[p.service], p.spans...)
 		left[p.service] = left[p.service] || p.isReady() && !p.listed // nobody saw its end
 	}
-	for name, all := range spans {
-		if !left[name] && len(all) > 0 {
-			list = append(list, gaps(name, all, w.begun, failed)...)
-		}
-	}
-	slices.SortStableFunc(list, func(a, b submodules.Downtime) int { return cmp.Compare(a.Service, b.Service) })
-	return list
-}
-
-// gaps returns the times between the spans of a service.
-func gaps(name string, all []span, begun time.Time, failed bool) (list []submodules.Downtime) {
-	slices.SortFunc(all, func(a, b span) int { return a.from.Compare(b.from) })
-	if all[0].from.After(begun) {
-		list = append(list, submodules.Downtime{Service: name, Up: all[0].from.UTC()})
-	}
-	until := all[0].to
-	for _, s := range all[1:] {
-		if until.IsZero() {
-			return list
-		}
-		if s.from.After(until) {
-			list = append(list, submodules.Downtime{Service: name, Down: until.UTC(), Up: s.from.UTC()})
-		}
-		if s.to.IsZero() {
-			until = time.Time{}
-		} else {
-			until = newerVersion(until, s.to)
-		}
-	}
-	if !until.IsZero() && failed {
-		list = append(list, submodules.Downtime{Service: name, Down: until.UTC()})
-	}
-	return list
-}
-
-func newerVersion(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
+	maps.DeleteFunc(spans, func(name string, _ []submodules.Span) bool { return left[name] })
+	return submodules.Gaps(spans, w.begun, failed)
 }
