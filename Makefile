@@ -103,7 +103,8 @@ check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short 
 # goroutines. delta starts none, but what it calls does: its tests that encode run with it,
 # but for two that take minutes and whose goroutines are those of the others.
 # A run takes several packages where it can: one package alone leaves a processor idle.
-	$(GO) test -vet=off -race -short -timeout 10m $(CONCURRENT)
+# Without GORACE each program that a test starts waits for a second at its end.
+	GORACE=atexit_sleep_ms=0 $(GO) test -vet=off -race -short -timeout 10m $(CONCURRENT)
 	testdata/test32 -vet=off -short -timeout 10m -run 'GoldenDecode|GoldenVCDIFF' ./delta & \
 	  $(GO) test -vet=off -race -short -timeout 10m -run 'GoldenEncode|Cancel|WaitsLonger|Abort' -skip 'GoldenEncode/(far|bulk-go)$$' ./delta ./modules/deploy; race=$$?; \
 	  wait $$! && exit $$race

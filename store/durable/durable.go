@@ -100,10 +100,13 @@ func Remove(path string) error {
 	if err := Point("remove." + filepath.Base(path)); err != nil {
 		return fmt.Errorf("remove %s: %w", path, err)
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := os.Remove(path)
+	missing := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !missing {
 		return err
 	}
-	if err := SyncDir(filepath.Dir(path)); err != nil {
+	// An earlier removal may not be durable yet. If the directory is gone, it is.
+	if err := SyncDir(filepath.Dir(path)); err != nil && !(missing && errors.Is(err, fs.ErrNotExist)) {
 		return err
 	}
 	return Point("removed." + filepath.Base(path))

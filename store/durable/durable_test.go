@@ -160,3 +160,9 @@ func TestSyncTree(t *testing.T) {
 	require.NoError(t, durable.SyncTree(dir))
 	require.Error(t, durable.SyncTree(filepath.Join(dir, "missing")))
 }
+
+func TestRemoveMissing(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, durable.Remove(filepath.Join(dir, "file")))
+	require.NoError(t, durable.Remove(filepath.Join(dir, "none", "file")), "its directory is gone, too")
+}

@@ -79,7 +79,7 @@ func TestPlainSubmodule(t *testing.T) {
 	at("2", "rolled back")
 	d.MustRun(t, "mender-app", "rollback", "tool")
 	at("1", "days later")
-	d.MustRun(t, "mender-app", "rollback", "tool")
+	d.MustRun(t, "mender-app", "rollback", "tool", "tool-2")
 	at("2", "forth again")
 
 	for _, state := range []string{"Download", "ArtifactInstall", "ArtifactRollback"} {

@@ -82,7 +82,7 @@ func TestDataGoesWithItsRelease(t *testing.T) {
 	e2e.Visit(t, d, "105")
 	d.MustRun(t, "mender-app", "rollback", "shop")
 	e2e.Visit(t, d, "5")
-	d.MustRun(t, "mender-app", "rollback", "shop")
+	d.MustRun(t, "mender-app", "rollback", "shop", "shop-2.0")
 	e2e.Visit(t, d, "106")
 	kept := d.MustRun(t, "bash", "-c", "cd /data/mender-app/shop/releases && ls -d */data")
 	require.Regexp(t, `^\d+-shop-1\.0/data\n$`, kept)

@@ -138,9 +138,10 @@ func TestFileDeltas(t *testing.T) {
 			e2e.Mender(t, d, "commit")
 			old := now
 			now = next
+			newer := e2e.CurrentRelease(t, d)
 			d.MustRun(t, "mender-app", "rollback", "tool")
 			at(old, name+": days later")
-			d.MustRun(t, "mender-app", "rollback", "tool")
+			d.MustRun(t, "mender-app", "rollback", "tool", newer)
 			at(now, name+": forth again")
 			require.Contains(t, e2e.MenderFails(t, d, "install", bad), "it is bad", "the base is the copy that the kept release has")
 			at(now, name+": back again")

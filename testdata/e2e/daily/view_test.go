@@ -44,7 +44,7 @@ func TestStatus(t *testing.T) {
 	e2e.Mender(t, d, "install", e2e.Release(t, d, "1", ""))
 	e2e.Mender(t, d, "commit")
 	st := statusOf(t, d, 0)
-	require.Equal(t, "running", st.State)
+	require.Equal(t, "installed", st.State)
 	require.Equal(t, "healthy", st.Health)
 	require.Len(t, st.Services, 2)
 	for i, name := range []string{"stock", "web"} {
@@ -68,7 +68,7 @@ func TestStatus(t *testing.T) {
 	require.NoError(t, err)
 	require.NotZero(t, r.Code)
 	st = statusOf(t, d, 0)
-	require.Equal(t, "running", st.State)
+	require.Equal(t, "installed", st.State)
 	require.Equal(t, "2-shop-2", st.Release)
 	require.Equal(t, "shop-3", st.Last.Artifact)
 	require.Equal(t, "rolled-back", st.Last.Status)
@@ -86,7 +86,7 @@ func TestStatus(t *testing.T) {
 	st = statusOf(t, d, 0)
 	require.Equal(t, "stopped", st.State)
 	d.MustRun(t, "mender-app", "start", "shop")
-	require.Equal(t, "running", statusOf(t, d, 0).State)
+	require.Equal(t, "installed", statusOf(t, d, 0).State)
 
 	require.NoError(t, d.StopEngine())
 	st = statusOf(t, d, 3)
