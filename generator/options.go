@@ -167,7 +167,7 @@ type Pair struct {
 // part of a file's name, if there is a file of that name.
 func ParsePair(s string) (Pair, error) {
 	whole, err := source.Parse(s)
-	if err == nil && whole.Path != "" && there(whole) {
+	if err == nil && strings.Contains(whole.Path, ",") && !strings.Contains(whole.Ref+whole.URL, ",") && there(whole) {
 		return Pair{New: whole}, nil
 	}
 	at := strings.IndexByte(s, ',')
