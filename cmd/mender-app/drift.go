@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
@@ -129,4 +131,32 @@ func (p *program) forwardCommand(app, replaced string) string {
 		return ""
 	}
 	return fmt.Sprintf("mender-app rollback %s %s", app, replaced)
+}
+
+// nothingOpen says what to run if mender-app has no update open that a verb is about: that of
+// the Mender client's, or, to go back, the verb with an application.
+func (p *program) nothingOpen(err error, verb string) error {
+	if !errors.Is(err, client.ErrNotOpen) {
+		return err
+	}
+	s := p.config.OpenStore()
+	names, _ := s.Apps()
+	var back []string
+	for _, name := range names {
+		a, err := s.App(name)
+		if err != nil {
+			continue
+		}
+		if d := a.Deployment; d != nil && d.Driver != driverName && d.Leader == nil {
+			program, _ := device.MenderClient()
+			return &hintedError{err, fmt.Sprintf("%s waits under the Mender client: %s %s", d.ArtifactName, cmp.Or(program, "mender"), verb)}
+		}
+		if id, err := a.FindKept(""); err == nil {
+			back = append(back, fmt.Sprintf("mender-app rollback %s goes back to release %s", name, id))
+		}
+	}
+	if verb != "rollback" || back == nil {
+		return err
+	}
+	return &hintedError{err, strings.Join(back, ", ")}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/client/download"
 	"github.com/mender-app/mender-app/modules/deploy"
 )
 
@@ -83,10 +84,26 @@ func knownCommand(root *cobra.Command, args []string) error {
 		return nil
 	}
 	hint := otherNames[strings.ToLower(args[0])]
-	if hint == "" {
+	switch {
+	case hint != "":
+	case strings.HasSuffix(args[0], ".mender"), download.IsURL(args[0]):
+		hint = "mender-app install " + args[0]
+	case isApplication(args[0]):
+		hint = "mender-app status " + args[0]
+	default:
 		hint = usage.MeantCommand(root, args[0])
 	}
 	return wrongUsage(root, fmt.Errorf("unknown command %q", args[0]), hint)
+}
+
+// isApplication reports whether an application of the store has this name.
+func isApplication(name string) bool {
+	c, err := device.Load()
+	if err != nil {
+		return false
+	}
+	_, err = c.OpenStore().App(name)
+	return err == nil
 }
 
 // otherNames are the words that other tools have for something that this one does, and
@@ -98,7 +115,7 @@ var otherNames = map[string]string{
 	"delete":    "mender-app purge APP removes an application",
 	"down":      "mender-app stop APP stops an application, mender-app purge APP removes it",
 	"up":        "mender-app start APP starts an application, mender-app install FILE installs one",
-	"restart":   "mender-app stop APP, then mender-app start APP",
+	"reload":    "mender-app restart APP [SERVICE]",
 	"run":       "mender-app start APP starts an application",
 	"ls":        "mender-app list",
 	"ps":        "mender-app status",

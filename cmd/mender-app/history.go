@@ -171,7 +171,7 @@ func (p *program) deployment(app, number string) error {
 		{"together with", leader(r)}, {"installed first", members(r)}, {"started", when(r.Started)}, {"ended", when(r.Ended)}, {"took", took(r.Started, r.Ended)},
 	}
 	if m := r.Measured; m != nil {
-		rows = append(rows, []string{"received", measured(m.Received)}, []string{"written", measured(m.Written)})
+		rows = append(rows, []string{"received", measured(m.Received)}, []string{"written", writtenText(m.Written)})
 	}
 	for _, t := range downtimes(r) {
 		rows = append(rows, []string{"down", device.OneLine(t.Service) + " " + downText(t)})
@@ -265,6 +265,14 @@ func measured(n int64) string {
 		return ""
 	}
 	return table.Bytes(n)
+}
+
+// writtenText says whose bytes were counted: those of the update are among them.
+func writtenText(n int64) string {
+	if n == 0 {
+		return ""
+	}
+	return measured(n) + " by all programs, to the disks of the store and the engine"
 }
 
 // downtimes are those that a record has.

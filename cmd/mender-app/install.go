@@ -277,7 +277,7 @@ func (p *program) commitCommand() *cobra.Command {
 			}
 			defer release()
 			if err := c.Commit(cmd.Context()); err != nil {
-				return err
+				return p.nothingOpen(err, "commit")
 			}
 			r, err := c.Read()
 			if err != nil {
@@ -317,7 +317,7 @@ refuses a delta for the release that runs.`,
 			}
 			defer release()
 			if err := c.Rollback(cmd.Context()); err != nil {
-				return err
+				return p.nothingOpen(err, "rollback")
 			}
 			r, err := c.Read()
 			if err != nil {

@@ -47,6 +47,31 @@ func (p *program) startCommand() *cobra.Command {
 	}
 }
 
+func (p *program) restartCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "restart APP [SERVICE]",
+		Short: "Stop an application, or one of its services, and start it again",
+		Long: `Stops an application and starts it again, and returns when it is healthy. With
+SERVICE, only the containers of that service are removed and made again. Data stays.
+If it is interrupted, "mender-app resume" starts what was stopped.`,
+		Example:           "  mender-app restart shop\n  mender-app restart shop web",
+		Args:              args(cobra.RangeArgs(1, 2)),
+		ValidArgsFunction: completeServices,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			doc, what := map[string]string{"application": args[0], "state": view.Installed}, args[0]
+			service := ""
+			if len(args) == 2 {
+				service = args[1]
+				doc["service"], what = service, service+" of "+args[0]
+			}
+			if err := p.engine().Restart(cmd.Context(), args[0], service); err != nil {
+				return err
+			}
+			return p.printResult(doc, "%s was restarted and is healthy", what)
+		},
+	}
+}
+
 func (p *program) purgeCommand() *cobra.Command {
 	var data, force bool
 	cmd := &cobra.Command{
@@ -54,7 +79,8 @@ func (p *program) purgeCommand() *cobra.Command {
 		Short: "Remove a stopped application with all its releases",
 		Long: `Removes an application with all its releases, its images and containers. What the
 application has stored stays, unless --data is given. The application must be
-stopped, unless --force is given. Its history stays. If the purge is interrupted,
+stopped, and the policy of no other application may need it, unless --force is given.
+Its history stays. If the purge is interrupted,
 the same command continues it. It also removes what an older version left of a first
 installation that failed.`,
 		Example:           "  mender-app stop shop\n  mender-app purge shop\n  mender-app purge shop --data --force",
@@ -77,7 +103,7 @@ installation that failed.`,
 		},
 	}
 	cmd.Flags().BoolVar(&data, "data", false, "remove what the application has stored as well")
-	cmd.Flags().BoolVar(&force, "force", false, "stop the application first")
+	cmd.Flags().BoolVar(&force, "force", false, "stop the application first, and remove it even if another one needs it")
 	return cmd
 }
 

@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,7 +22,7 @@ import (
 func (p *program) logsCommand() *cobra.Command {
 	var follow, times bool
 	var tail int
-	var number, step string
+	var number, step, since string
 	cmd := &cobra.Command{
 		Use:   "logs APP [SERVICE]",
 		Short: "Show what the services of an application wrote",
@@ -29,6 +30,9 @@ func (p *program) logsCommand() *cobra.Command {
 service, in the order of time and with the container's name before them. They come
 from the engine, through the sub-module; one without the feature "logs/1" (k8s) is
 named in the error.
+
+--since takes a date (2026-11-24), a time (2026-11-24T07:00:00Z) or how long ago it was
+(30m, 36h, 7d), and shows all lines since then, unless --tail is given.
 
 On a terminal, colours are left out and control characters are quoted, so that a
 service cannot command the terminal. Elsewhere lines are as the service wrote them,
@@ -40,7 +44,7 @@ a deployment, by the number that "mender-app history APP" has, also in the one t
 under way and when the application is gone; with --step only in one step of it, such
 as downloading, installing or rolling-back. The device keeps it of the last 20
 deployments of an application.`,
-		Example:           "  mender-app logs shop\n  mender-app logs shop web -f --tail 10\n  mender-app logs shop --json | jq -r .line\n  mender-app logs shop --deployment 12 --step installing",
+		Example:           "  mender-app logs shop\n  mender-app logs shop web -f --tail 10\n  mender-app logs shop --since 30m\n  mender-app logs shop --json | jq -r .line\n  mender-app logs shop --deployment 12 --step installing",
 		Args:              args(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: completeServices,
 		RunE: func(cmd *cobra.Command, names []string) error {
@@ -53,11 +57,18 @@ deployments of an application.`,
 				}
 				return p.deploymentLog(names[0], number, step, times)
 			}
+			from, err := timeOf("--since", since)
+			if err != nil {
+				return err
+			}
+			if !from.IsZero() && !cmd.Flags().Changed("tail") {
+				tail = submodules.MaxLogLines
+			}
 			app, err := view.Read(p.config.OpenStore(), names[0])
 			if err != nil {
 				return err
 			}
-			err = p.viewer().Logs(cmd.Context(), app, strings.Join(names[1:], ""), tail, follow, p.logPrinter(times))
+			err = p.viewer().Logs(cmd.Context(), app, strings.Join(names[1:], ""), tail, follow, writtenSince(from, p.logPrinter(times)))
 			if follow && cmd.Context().Err() != nil { // Ctrl-C is how -f ends
 				return nil
 			}
@@ -66,10 +77,21 @@ deployments of an application.`,
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on, until Ctrl-C")
 	cmd.Flags().IntVar(&tail, "tail", submodules.DefaultLogLines, "show the newest N lines of each container")
+	cmd.Flags().StringVar(&since, "since", "", "show what was written at this time or later: a date, a time, or how long ago")
 	cmd.Flags().StringVar(&number, "deployment", "", "show what was said in the deployment with number `N`")
 	cmd.Flags().StringVar(&step, "step", "", "of the deployment, show the step `S` only")
 	cmd.Flags().BoolVarP(&times, "timestamps", "t", false, "show when each line was written")
 	return cmd
+}
+
+// writtenSince leaves out lines that were written before a time.
+func writtenSince(from time.Time, each func(submodules.LogLine) error) func(submodules.LogLine) error {
+	return func(l submodules.LogLine) error {
+		if l.At.Before(from) && !l.At.IsZero() {
+			return nil
+		}
+		return each(l)
+	}
 }
 
 // deploymentLog prints what was said in a deployment.

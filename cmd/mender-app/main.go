@@ -97,7 +97,7 @@ module as the client does.
 	root.AddCommand(
 		p.checkCommand(), p.installCommand(), p.commitCommand(), p.rollbackCommand(), p.resumeCommand(),
 		p.statusCommand(), p.logsCommand(), p.eventsCommand(), p.listCommand(), p.showCommand(), p.releasesCommand(), p.historyCommand(), p.verifyCommand(),
-		p.healthCommand(), p.stopCommand(), p.startCommand(), p.purgeCommand(),
+		p.healthCommand(), p.stopCommand(), p.startCommand(), p.restartCommand(), p.purgeCommand(),
 		p.secretsCommand(), p.doctorCommand(), p.reportCommand(), p.inventoryCommand(), conformanceCommand(), p.probeCommand(), p.versionCommand(),
 	)
 	others := append(p.serviceCommands(),

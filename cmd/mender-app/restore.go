@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
@@ -94,6 +95,9 @@ func (p *program) restore(ctx context.Context, file string, names []string) erro
 	if names, err = p.chooseRestored(e.Store, contents, names); err != nil {
 		return err
 	}
+	if err := p.checkRestored(ctx, e, f, contents, names); err != nil {
+		return err
+	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		return err
 	}
@@ -135,6 +139,52 @@ func (p *program) chooseRestored(s *store.Store, c *backup.Contents, names []str
 		}
 	}
 	return names, nil
+}
+
+// checkRestored refuses a restore, before anything is loaded, that finds data in its way.
+func (p *program) checkRestored(ctx context.Context, e *deploy.Engine, f io.ReadSeeker, contents *backup.Contents, names []string) error {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	r, err := backup.NewReader(interruptible(ctx, f), contents)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	var s backup.Settings
+	var wrong error
+	for {
+		name, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return wrong
+		}
+		if err != nil {
+			return err
+		}
+		of, part, _ := strings.Cut(name, "/")
+		switch {
+		case !slices.Contains(names, of):
+		case part == backup.NameSettings:
+			s = backup.Settings{}
+			if err := r.JSON(&s); err != nil {
+				return err
+			}
+		case part == backup.NameArtifact && len(s.Places) > 0:
+			in, err := mender.NewReader(r, mender.ReadOptions{})
+			if err != nil {
+				return err
+			}
+			meta, _, err := artifact.ParseMetadata(in.Header().MetaData)
+			if err != nil {
+				return err
+			}
+			places := []appdata.Place{}
+			for _, place := range s.Places {
+				places = append(places, appdata.Place(place))
+			}
+			wrong = errors.Join(wrong, e.CheckRestore(ctx, meta, func() (io.Reader, error) { return manifestsOf(in) }, places))
+		}
+	}
 }
 
 // restoreValues sets the values for all applications that are not set on this device.
@@ -189,7 +239,7 @@ func (p *program) restoreApp(ctx context.Context, e *deploy.Engine, r *backup.Re
 	if err := p.prepareRestore(ctx, e, s); err != nil {
 		return err
 	}
-	artifact, err := mender.NewReader(r, mender.ReadOptions{})
+	in, err := mender.NewReader(r, mender.ReadOptions{})
 	if err != nil {
 		return err
 	}
@@ -204,7 +254,7 @@ func (p *program) restoreApp(ctx context.Context, e *deploy.Engine, r *backup.Re
 		}
 		return e.Restore(ctx, s.Application, func(a *store.App) error { return putBack(a, r, s) })
 	}
-	if err := c.Install(ctx, artifact); err != nil {
+	if err := c.Install(ctx, in); err != nil {
 		return err
 	}
 	if rec, err := c.Read(); err != nil {

@@ -226,16 +226,26 @@ func (k *Keeper) brought(ctx context.Context, rec *record) (places []place, err 
 
 // checkEmpty refuses a place that has data: only a purge removes any.
 func checkEmpty(dir string) error {
-	if !exists(dir) {
-		return nil
+	empty, err := IsEmpty(dir)
+	if err == nil && !empty {
+		err = fmt.Errorf("%s is not empty, and nothing is overwritten: remove what is in it", dir)
+	}
+	return err
+}
+
+// IsEmpty reports whether there is nothing in a directory, or no directory.
+func IsEmpty(dir string) (bool, error) {
+	if dir == "" || !exists(dir) {
+		return true, nil
 	}
 	d, err := os.Open(dir)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer d.Close()
-	if _, err := d.Readdirnames(1); !errors.Is(err, io.EOF) {
-		return errors.Join(err, fmt.Errorf("%s is not empty, and nothing is overwritten: remove what is in it", dir))
+	_, err = d.Readdirnames(1)
+	if errors.Is(err, io.EOF) {
+		return true, nil
 	}
-	return nil
+	return false, err
 }

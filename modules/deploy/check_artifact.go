@@ -7,8 +7,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/modules/appdata"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -81,31 +83,11 @@ func (e *Engine) checkOpen(name string) error {
 // checkRelease unpacks the manifests outside of the store, and lets the sub-module
 // check them.
 func (p *preflight) checkRelease(ctx context.Context, f *Forecast, manifests func() (io.Reader, error)) error {
-	tmp, err := os.MkdirTemp("", "mender-app-check-")
+	dir, remove, err := p.unpackOutside(manifests)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(tmp)
-	dir := filepath.Join(tmp, p.t.app, "manifests")
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return err
-	}
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	in, err := manifests()
-	if err != nil {
-		return err
-	}
-	digest, err := artifact.ReadManifests(in, root, p.h.ManifestLimits())
-	if err != nil {
-		return err
-	}
-	if err := p.h.CheckManifests(digest); err != nil {
-		return err
-	}
+	defer remove()
 	if !p.t.info.Has(submodules.FeatureCheck) {
 		return &LackingError{Submodule: p.t.r.Orchestrator, Feature: submodules.FeatureCheck}
 	}
@@ -117,4 +99,93 @@ func (p *preflight) checkRelease(ctx context.Context, f *Forecast, manifests fun
 	}
 	f.Changes = &changes
 	return nil
+}
+
+// unpackOutside unpacks the manifests outside of the store, until remove is called.
+func (p *preflight) unpackOutside(manifests func() (io.Reader, error)) (dir string, remove func(), err error) {
+	tmp, err := os.MkdirTemp("", "mender-app-check-")
+	if err != nil {
+		return "", nil, err
+	}
+	remove = func() { _ = os.RemoveAll(tmp) }
+	defer func() {
+		if err != nil {
+			remove()
+		}
+	}()
+	dir = filepath.Join(tmp, p.t.app, "manifests")
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return "", nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return "", nil, err
+	}
+	defer root.Close()
+	in, err := manifests()
+	if err != nil {
+		return "", nil, err
+	}
+	digest, err := artifact.ReadManifests(in, root, p.h.ManifestLimits())
+	if err != nil {
+		return "", nil, err
+	}
+	return dir, remove, p.h.CheckManifests(digest)
+}
+
+// CheckRestore refuses a restore of an application that is not installed if there is data
+// where that of the backup belongs, as after a purge that kept it. The error names all of
+// it. Nothing is changed.
+func (e *Engine) CheckRestore(ctx context.Context, meta *artifact.Metadata, manifests func() (io.Reader, error), places []appdata.Place) error {
+	if len(places) == 0 {
+		return nil
+	}
+	p := &preflight{e: e, h: &header{Meta: meta}, unlocked: true}
+	if err := p.find(ctx); err != nil {
+		return err
+	}
+	if !p.t.info.Has(submodules.FeatureData) {
+		return nil // the installation says so
+	}
+	dir, remove, err := p.unpackOutside(manifests)
+	if err != nil {
+		return err
+	}
+	defer remove()
+	req := p.t.request()
+	req.Dir = dir
+	volumes, err := p.t.client().Volumes(ctx, submodules.VolumesRequest{Request: req})
+	if err != nil {
+		return err
+	}
+	var full []string
+	for _, place := range places {
+		what, at := place.Dir, place.Dir
+		if place.Volume != "" {
+			what = "volume " + place.Volume
+			for _, v := range volumes {
+				if v.Name == place.Volume {
+					at = v.Dir
+				}
+			}
+		}
+		empty, err := appdata.IsEmpty(at)
+		if err != nil {
+			return err
+		}
+		if !empty && what != at {
+			what += " (" + at + ")"
+		}
+		if !empty {
+			full = append(full, what)
+		}
+	}
+	if full == nil {
+		return nil
+	}
+	do := "remove what is in it"
+	if e.mayBeLeft(p.t.app, true) {
+		do = "mender-app purge --data " + p.t.app + " removes it"
+	}
+	return unfit("there is data of %s, and nothing is overwritten: %s: %s", p.t.app, strings.Join(full, ", "), do)
 }

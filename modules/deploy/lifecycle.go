@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mender-app/mender-app/modules/facts"
 	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/modules/policy"
@@ -96,6 +97,44 @@ func (e *Engine) Start(ctx context.Context, name string) error {
 		return unfit("%s is disabled: %s; mender-app reconcile starts it when that is changed", name, why)
 	}
 	return t.startAgain(ctx, !e.starts(t.a, t.r.ID)) // it may never have been rolled out
+}
+
+// Restart stops an application, or one of its services, and starts it again. It returns
+// when the application is healthy. If it is killed, the next Start or Resume starts what it
+// stopped.
+func (e *Engine) Restart(ctx context.Context, name, service string) error {
+	t, release, err := e.operate(ctx, name, "restart of "+name)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if t.a.Stopped {
+		return unfit("%s is stopped: mender-app start %s starts it", name, name)
+	}
+	if service != "" {
+		if err := t.checkSwitchable(ctx, service); err != nil {
+			return err
+		}
+		if slices.Contains(t.request().Disabled, service) {
+			return unfit("service %s of %s is switched off: mender-app enable %s %s starts it", service, name, name, service)
+		}
+	}
+	if err := e.permit(ctx, hooks.OfCurrent(t.a, policy.HookPreStop, hooks.OpStop)); err != nil {
+		return err
+	}
+	t.a.Deciding = true
+	if err := t.a.Save(); err != nil {
+		return err
+	}
+	if service == "" {
+		err = t.stop(ctx)
+	} else {
+		req := t.request()
+		req.Disabled = append(slices.Clone(req.Disabled), service) // its containers are removed
+		err = t.client().Start(ctx, req)
+		t.a.Deciding = true
+	}
+	return errors.Join(err, t.startAgain(context.WithoutCancel(ctx), false))
 }
 
 // StartIfDown starts an application again of which something that should run does not, and
@@ -201,6 +240,15 @@ func (e *Engine) SwitchService(ctx context.Context, name, service string, on boo
 		return err
 	}
 	defer release()
+	if err := t.checkSwitchable(ctx, service); err != nil {
+		return err
+	}
+	return t.decide(ctx, service+" is switched back", func() (func() error, error) { return settings.ChooseService(t.a, service, on) })
+}
+
+// checkSwitchable refuses a service that the application does not have, or that its
+// sub-module cannot start and stop alone.
+func (t *target) checkSwitchable(ctx context.Context, service string) error {
 	if !t.info.Has(submodules.FeatureServices) || !t.info.Has(submodules.FeatureCheck) {
 		return unfit("the sub-module %s cannot switch services: update it", t.r.Orchestrator)
 	}
@@ -210,10 +258,7 @@ func (e *Engine) SwitchService(ctx context.Context, name, service string, on boo
 	if err != nil {
 		return err
 	}
-	if err := settings.CheckService(name, service, all); err != nil {
-		return err
-	}
-	return t.decide(ctx, service+" is switched back", func() (func() error, error) { return settings.ChooseService(t.a, service, on) })
+	return settings.CheckService(t.app, service, all)
 }
 
 // decide carries out what an operator decided. choose makes the record of it durable: after
@@ -265,6 +310,11 @@ func (e *Engine) Purge(ctx context.Context, name string, data, force bool) error
 		if a.Current != "" && !a.Stopped && !force {
 			return fmt.Errorf("%s: %w", name, ErrRunning)
 		}
+		if !force {
+			if err := e.checkNeeded(a); err != nil {
+				return err
+			}
+		}
 		// A person who insists goes on where a hook refuses.
 		ask := e.permit
 		if force {
@@ -285,6 +335,28 @@ func (e *Engine) Purge(ctx context.Context, name string, data, force bool) error
 		return err
 	}
 	return e.finishPurge(ctx, a)
+}
+
+// checkNeeded refuses to remove an application that the policy of another one needs.
+func (e *Engine) checkNeeded(a *store.App) error {
+	names, err := e.Store.Apps()
+	if err != nil {
+		return err
+	}
+	r := policy.Request{Operation: policy.Remove, Mode: policy.ByHand, Installed: facts.Installed(e.Store, e.Log, names)}
+	i := slices.IndexFunc(r.Installed, func(app policy.App) bool { return app.Name == a.Name })
+	if i < 0 {
+		return nil
+	}
+	r.App = r.Installed[i]
+	d := policy.Decide(r)
+	for _, w := range d.Warnings {
+		e.Log.Warn(w.String(), "app", a.Name)
+	}
+	if d.Refused != nil {
+		return unfit("%s, or --force", d.Refused)
+	}
+	return nil
 }
 
 // finishPurge begins or continues the purge that the application's state names.

@@ -97,7 +97,29 @@ func TestBackupAndRestore(t *testing.T) {
 	require.Contains(t, fresh.MustRun(t, "mender-app", "overrides", "show", "shop"), "LANGUAGE=sv")
 	require.Equal(t, 2, strings.Count(fresh.MustRun(t, "mender-app", "history", "shop"), "shop-1.0"), "that of the device before, and the restore")
 
-	fresh.MustRun(t, "mender-app", "install", "--unsigned", "--commit", stored(t, fresh, "shop", "1.1", "8081", ""))
+	// What a purge keeps is in the way of a restore, which says so before it loads anything.
+	fresh.MustRun(t, "mender-app", "purge", "--force", "shop")
+	kept := e2e.Unchanging(fresh.MustState(t))
+	refused, err = fresh.Run("mender-app", "restore", "--unsigned", fresh.Share("all.backup"), "shop")
+	require.NoError(t, err)
+	require.Equal(t, 9, refused.Code, refused.Output())
+	require.Regexp(t, `volume visits \(\S+/shop_visits/_data\): mender-app purge --data shop removes it`, refused.Stderr)
+	require.NotContains(t, refused.Stderr, "loading")
+	require.Equal(t, kept, e2e.Unchanging(fresh.MustState(t)))
+	fresh.MustRun(t, "mender-app", "purge", "--data", "shop")
+	fresh.MustRun(t, "mender-app", "restore", "--unsigned", fresh.Share("all.backup"), "shop")
+	e2e.Visit(t, fresh, "3")
+
+	// One service and the application are restarted: the data stays.
+	id := func() string { return fresh.MustRun(t, "docker", "inspect", "--format", "{{.Id}}", "shop-stock-1") }
+	first := id()
+	fresh.MustRun(t, "mender-app", "restart", "shop", "stock")
+	require.NotEqual(t, first, id(), "its container was made again")
 	e2e.Visit(t, fresh, "4")
+	fresh.MustRun(t, "mender-app", "restart", "shop")
+	e2e.Visit(t, fresh, "5")
+
+	fresh.MustRun(t, "mender-app", "install", "--unsigned", "--commit", stored(t, fresh, "shop", "1.1", "8081", ""))
+	e2e.Visit(t, fresh, "6")
 	require.Contains(t, fresh.MustRun(t, "docker", "inspect", "--format", "{{.Config.Env}}", "shop-stock-1"), "VERSION=1.1")
 }
