@@ -95,6 +95,11 @@ func start(t testing.TB) *Device {
 		} else if len(open) > 0 {
 			t.Errorf("any user can read or enter these in the store:\n%s", strings.Join(open, "\n"))
 		}
+		if left, err := d.LeftBehind(); err != nil {
+			t.Errorf("look for what is left: %v", err)
+		} else if len(left) > 0 {
+			t.Errorf("of applications that are not installed there is still:\n%s", strings.Join(left, "\n"))
+		}
 		// Nobody looks at it any more: a shutdown would stop each container first.
 		if err := d.Kill(); err != nil {
 			t.Errorf("end the device: %v", err)

@@ -345,23 +345,31 @@ func (e *Engine) untag(ctx context.Context, img Image, refs []string) error {
 	return nil
 }
 
-// Disown is Delete for an image that only containers of somebody else use, users. The image
-// stays, and so do the tags that they were made by and its last name.
+// Disown is Delete for an image that only containers of somebody else use, users. The tags
+// that they were made by stay. Where the last name goes, those that run keep the image
+// without a name; one that does not run keeps its layers.
 func (e *Engine) Disown(ctx context.Context, app string, img Image, users []container.Summary, urls ...string) error {
 	refs := slices.DeleteFunc(tagsToRemove(app, img, urls...), func(ref string) bool {
 		return slices.ContainsFunc(users, func(c container.Summary) bool { return image.SameRef(c.Image, ref) })
 	})
-	own := 0
 	for _, t := range img.Tags {
 		if strings.HasPrefix(t, imagestore.OwnRepository(app)+":") {
-			refs, own = append(refs, t), own+1
+			refs = append(refs, t)
 		}
 	}
-	if len(refs) == len(img.Tags) && own > 0 {
-		e.log(fmt.Sprintf("image %s keeps a name: a container uses it", img.Config))
-		refs = refs[:len(refs)-1]
+	if len(refs) == 0 || len(refs) < len(img.Tags) {
+		return e.untag(ctx, img, refs)
 	}
-	return e.untag(ctx, img, refs)
+	last := len(refs) - 1
+	if err := e.untag(ctx, img, refs[:last]); err != nil {
+		return err
+	}
+	// The engine refuses to take the last name of an image that is in use unless it is forced to.
+	_, err := e.cli.ImageRemove(ctx, refs[last], dimage.RemoveOptions{Force: true})
+	if err != nil && !errdefs.IsNotFound(err) {
+		return fmt.Errorf("remove image reference %s: %w", refs[last], err)
+	}
+	return nil
 }
 
 // Used reports whether any container, running or not, was made from the image.
