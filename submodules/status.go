@@ -33,6 +33,7 @@ const (
 	Unhealthy = "unhealthy" // it runs, and something is wrong
 	Down      = "down"      // it should run but does not
 	Finished  = "done"      // it had one job and has done it
+	Off       = "off"       // the manifests give it no instance, as replicas: 0 does
 )
 
 // Reporter is a Session with the feature status.

@@ -63,6 +63,10 @@ func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) 
 		}
 		return nil, e
 	}
+	if !slices.ContainsFunc(project.ServiceNames(), func(name string) bool { s := project.Services[name]; return s.GetScale() > 0 }) {
+		return nil, &Error{Place: c.index.find("services"), Text: "no service has a container: each has replicas: 0 or scale: 0",
+			Hint: "a device refuses it: give one a container, or switch services off with services.disabled in the policy"}
+	}
 	for _, name := range project.ServiceNames() {
 		if err := c.service(project.Services[name]); err != nil {
 			return nil, err

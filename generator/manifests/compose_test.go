@@ -264,3 +264,11 @@ func TestPersonalPaths(t *testing.T) {
 		})
 	}
 }
+
+func TestNoReplicas(t *testing.T) {
+	zero := "services:\n  web: {image: 'web:1', deploy: {replicas: 0}}\n  db: {image: 'db:1', scale: 0}\n"
+	_, err := Compose(t.Context(), tree(t, "compose.yaml", zero), ComposeOptions{})
+	require.ErrorContains(t, err, "compose.yaml:1: no service has a container")
+	_, err = Compose(t.Context(), tree(t, "compose.yaml", zero+"  on: {image: 'on:1'}\n"), ComposeOptions{})
+	require.NoError(t, err)
+}

@@ -119,7 +119,7 @@ func (f *families) application(o *view.Overview) {
 	}
 	for _, v := range o.Services {
 		labels := []string{"application", o.Name, "service", v.Name, "instance", v.Instance}
-		f.add("mender_app_service_healthy", "gauge", "1 if an instance of a service is healthy, or has done its only job.", number(v.Health == submodules.Healthy || v.Health == submodules.Finished), labels...)
+		f.add("mender_app_service_healthy", "gauge", "1 if an instance of a service is healthy or has done its only job, and for a service that is to have none.", number(slices.Contains([]string{submodules.Healthy, submodules.Finished, submodules.Off}, v.Health)), labels...)
 		f.add("mender_app_service_restarts", "gauge", "Restarts of an instance of a service since it was made.", float64(v.Restarts), labels...)
 	}
 }

@@ -3,6 +3,7 @@ package compose
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -377,6 +378,11 @@ func (v sight) wrong(verdict verdict) string {
 		}
 	}
 	return ""
+}
+
+// has reports whether a service has a container.
+func (v sight) has(service string) bool {
+	return slices.ContainsFunc(v.containers, func(c container.InspectResponse) bool { return serviceOf(c) == service })
 }
 
 // missing says how many containers a service lacks; "" if it has all.

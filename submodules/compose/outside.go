@@ -237,6 +237,9 @@ func (p *project) checkModel(set settings) error {
 			}
 		}
 	}
+	if !slices.ContainsFunc(p.model.names(), func(name string) bool { return p.model.Services[name].replicas() > 0 }) {
+		return invalid("no service has a container: each has replicas: 0 or scale: 0; switch services off with services.disabled in a policy, or give one a container")
+	}
 	for _, name := range p.model.names() {
 		for _, v := range p.model.Services[name].Volumes {
 			rel, err := filepath.Rel(p.dir, v.text("source"))

@@ -140,6 +140,11 @@ func (s service) containers() int {
 	if s.off {
 		return 0
 	}
+	return s.replicas()
+}
+
+// replicas is the number of containers that the files give a service.
+func (s service) replicas() int {
 	if s.Scale != nil {
 		return *s.Scale
 	}

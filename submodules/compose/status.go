@@ -27,6 +27,9 @@ func (s *session) Status(ctx context.Context, _ submodules.Request) (submodules.
 		out.Services = append(out.Services, s.service(ctx, c, v.services.mayEnd(serviceOf(c))))
 	}
 	for _, svc := range v.services.names() {
+		if m := v.services.Services[svc]; m.containers() == 0 && !m.off && !v.has(svc) {
+			out.Services = append(out.Services, submodules.Service{Name: svc, Health: submodules.Off})
+		}
 		if text := v.missing(svc); text != "" {
 			out.Services = append(out.Services, submodules.Service{Name: svc, Health: submodules.Down, Failure: text})
 		}

@@ -84,3 +84,21 @@ func TestStatusOfAnUnhealthyService(t *testing.T) {
 	require.Equal(t, "prog [sleep]", web.Said)
 	require.False(t, web.Failed.IsZero())
 }
+
+// A service with no replicas is off. A release of such services alone is refused.
+func TestNoReplicas(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	v1 := b.load("1")
+	release := func(id, more string) submodules.Request {
+		return submodules.Request{App: b.app, Components: []submodules.Component{v1}, Dir: b.release(id, compose(b.app, more))}
+	}
+	require.ErrorContains(t, b.mod.Rollout(t.Context(), release("1", "    deploy: {replicas: 0}\n"+serviceText("other", b.app+":1")+"    scale: 0\n")), "no service has a container")
+	require.NoError(t, b.mod.Rollout(t.Context(), release("2", serviceText("later", b.app+":1")+"    deploy: {replicas: 0}\n")))
+	st, err := b.mod.Status(t.Context(), submodules.Request{App: b.app})
+	require.NoError(t, err)
+	require.True(t, st.Healthy)
+	require.Len(t, st.Services, 2)
+	require.Equal(t, submodules.Service{Name: "later", Health: submodules.Off}, st.Services[0])
+	require.Equal(t, submodules.Healthy, st.Services[1].Health)
+}

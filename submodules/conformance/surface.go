@@ -286,7 +286,7 @@ func (s *suite) answers(verb string, want bool) error {
 }
 
 // healths are what STATUS may call a service.
-var healths = []string{submodules.Healthy, submodules.Starting, submodules.Unhealthy, submodules.Down, submodules.Finished}
+var healths = []string{submodules.Healthy, submodules.Starting, submodules.Unhealthy, submodules.Down, submodules.Finished, submodules.Off}
 
 // status calls STATUS and checks that the answer is what ALIVE and HEALTHY answer,
 // and that its entries are sorted and whole.
@@ -308,7 +308,7 @@ func (s *suite) status() (st submodules.Status, err error) {
 			err = errors.Join(err, fmt.Errorf("the service %+v is not as it should be", v))
 		case key < before:
 			err = errors.Join(err, fmt.Errorf("service %s is not in order", v.Name))
-		case st.Healthy && v.Health != submodules.Healthy && v.Health != submodules.Finished:
+		case st.Healthy && v.Health != submodules.Healthy && v.Health != submodules.Finished && v.Health != submodules.Off:
 			err = errors.Join(err, fmt.Errorf("the application is healthy, and service %s is %s", v.Name, v.Health))
 		}
 		before = key
