@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+	"strings"
 
 	"github.com/docker/docker/api/types/container"
 	dimage "github.com/docker/docker/api/types/image"
@@ -170,7 +171,66 @@ func (pl *plan) changes(old *project, images, pinned map[string]string, done map
 		}
 	}
 	slices.Sort(c.Removes)
+	pl.takeAlong(&c, running, done)
 	return c, nil
+}
+
+// takeAlong adds what Compose restarts or makes again with a service that it makes again. A
+// service that uses a namespace or the volumes of another one names its container, so it is
+// made again. What services that only depend on it get has changed over the versions:
+//
+//   - before 2.30 they are made again, and those that depend on them
+//     (github.com/docker/compose/pull/12122);
+//   - before 2.35 they are restarted (github.com/docker/compose/pull/12649);
+//   - since then they are restarted if depends_on says restart: true, as links do.
+func (pl *plan) takeAlong(c *submodules.Changes, running map[string][]container.Summary, done map[string]bool) {
+	all, direct := pl.compose.before(2, 30), pl.compose.before(2, 35)
+	again := map[string]bool{}
+	for _, name := range append(slices.Clone(c.Restarts), c.Starts...) {
+		again[name] = len(running[name]) > 0
+	}
+	restarts := map[string]bool{}
+	for before := -1; before < len(again); {
+		before = len(again)
+		for _, name := range c.Keeps {
+			svc := pl.model.Services[name]
+			for other := range again {
+				if !again[other] || again[name] {
+					continue
+				}
+				on, depends := svc.DependsOn[other]
+				switch {
+				case svc.shares(other), depends && all && !done[name]:
+					again[name] = true
+				case depends && (direct || on.Restart) && !done[name]:
+					restarts[name] = true
+				}
+			}
+		}
+	}
+	var keeps []string
+	for _, name := range c.Keeps {
+		if again[name] || restarts[name] {
+			c.Restarts = append(c.Restarts, name)
+		} else {
+			keeps = append(keeps, name)
+		}
+	}
+	c.Keeps = keeps
+	slices.Sort(c.Restarts)
+}
+
+// shares reports whether a service uses a namespace or the volumes of another one.
+func (s service) shares(other string) bool {
+	for _, mode := range []string{s.NetworkMode, s.Pid, s.Ipc} {
+		if mode == "service:"+other {
+			return true
+		}
+	}
+	return slices.ContainsFunc(s.VolumesFrom, func(from string) bool {
+		name, _, _ := strings.Cut(from, ":")
+		return name == other
+	})
 }
 
 // definitions are the services as Compose prints them, by name, wherever the manifests

@@ -65,6 +65,58 @@ func TestCheck(t *testing.T) {
 	require.Empty(t, now["old"])
 }
 
+// CHECK knows what Compose restarts or makes again with a service that changes: it asks
+// which Compose the device has.
+func TestCheckOfDependents(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	v1 := b.load("1")
+	files := func(value string) map[string]string {
+		on := func(name, more string) string { return serviceText(name, b.app+":1") + "    " + more + "\n" }
+		return compose(b.app, "    environment: {A: "+value+"}\n"+
+			on("depends", "depends_on: [web]")+
+			on("depends-again", "depends_on: [depends]")+
+			on("restarts", "depends_on: {web: {condition: service_started, restart: true}}")+
+			on("restarts-again", "depends_on: {restarts: {condition: service_started, restart: true}}")+
+			on("volumes", "volumes_from: [web]")+
+			on("volumes-again", "volumes_from: [volumes]")+
+			on("process", "pid: \"service:web\"")+
+			on("other", "labels: {a: b}"))
+	}
+	rollout := func(id, value string) {
+		t.Helper()
+		require.NoError(t, b.mod.Rollout(t.Context(), submodules.Request{App: b.app, Dir: b.release(id, files(value)), Components: []submodules.Component{v1}}))
+	}
+	starts := func() map[string]string {
+		t.Helper()
+		list, err := b.mod.Status(t.Context(), submodules.Request{App: b.app})
+		require.NoError(t, err)
+		m := map[string]string{}
+		for _, v := range list.Services {
+			m[v.Name] = v.Instance + " " + v.Since.String()
+		}
+		return m
+	}
+	rollout("1", "a")
+	before := starts()
+	next := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(next, "compose.yaml"), []byte(files("b")["docker-compose.yml"]), 0o600))
+	said, err := b.mod.Check(t.Context(), submodules.Request{App: b.app, Dir: next, Components: []submodules.Component{v1}})
+	require.NoError(t, err)
+	rollout("2", "b")
+	var kept, restarted []string
+	for name, at := range starts() {
+		if at == before[name] {
+			kept = append(kept, name)
+		} else {
+			restarted = append(restarted, name)
+		}
+	}
+	require.ElementsMatch(t, restarted, said.Restarts)
+	require.ElementsMatch(t, kept, said.Keeps)
+	require.Contains(t, kept, "other")
+}
+
 // ids are the containers by their service.
 func (b *bench) ids() map[string]string {
 	m := map[string]string{}

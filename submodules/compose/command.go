@@ -92,6 +92,15 @@ func hasDockerConfig() bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
+// before reports whether this is an older Docker Compose than a version.
+func (c *command) before(major, minor int) bool {
+	var a, b int
+	if _, err := fmt.Sscanf(c.version, "%d.%d", &a, &b); err != nil {
+		return false
+	}
+	return a < major || a == major && b < minor
+}
+
 // findCompose finds Compose version 2 or later. Anything else is a missing
 // requirement, and the error says what to do.
 func (s *session) findCompose(ctx context.Context) (*command, error) {

@@ -63,6 +63,8 @@ type service struct {
 	} `json:"deploy"`
 	Privileged  bool                  `json:"privileged"`
 	Pid         string                `json:"pid"`
+	Ipc         string                `json:"ipc"`
+	VolumesFrom []string              `json:"volumes_from"`
 	NetworkMode string                `json:"network_mode"`
 	Networks    map[string]any        `json:"networks"`
 	PostStart   []hook                `json:"post_start"`
@@ -111,6 +113,7 @@ func (d *duration) UnmarshalText(text []byte) error {
 
 type dependency struct {
 	Condition string `json:"condition"`
+	Restart   bool   `json:"restart"` // of the dependent, with the other service
 }
 
 // What a service may wait for until another one is so.
