@@ -53,23 +53,23 @@ var calendarShort = map[string]string{
 var days = []string{"sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"}
 
 // ParseCalendar reads an expression.
-func ParseCalendar(text string) (e Calendar, err error) {
+func ParseCalendar(text string) (c Calendar, err error) {
 	words := strings.Fields(strings.ToLower(text))
 	if n := len(words); n > 1 && words[n-1] == "utc" {
-		e.utc, words = true, words[:n-1]
+		c.utc, words = true, words[:n-1]
 	}
 	if len(words) == 1 && calendarShort[words[0]] != "" {
 		words = strings.Fields(strings.ToLower(calendarShort[words[0]]))
 	}
 	if len(words) > 0 && words[0][0] >= 'a' && words[0][0] <= 'z' {
-		if err := e.parseWeekdays(words[0]); err != nil {
-			return e, err
+		if err := c.parseWeekdays(words[0]); err != nil {
+			return c, err
 		}
 		words = words[1:]
 	} else {
-		e.weekdays = [7]bool{true, true, true, true, true, true, true}
+		c.weekdays = [7]bool{true, true, true, true, true, true, true}
 		if len(words) == 0 {
-			return e, errors.New("it is empty")
+			return c, errors.New("it is empty")
 		}
 	}
 	date, clock := "*-*-*", "00:00:00"
@@ -80,15 +80,15 @@ func ParseCalendar(text string) (e Calendar, err error) {
 		clock, words = words[0], words[1:]
 	}
 	if len(words) > 0 {
-		return e, fmt.Errorf("%q is not a weekday, date or time, or is out of order", words[0])
+		return c, fmt.Errorf("%q is not a weekday, date or time, or is out of order", words[0])
 	}
-	if err := e.parseDate(date); err != nil {
-		return e, err
+	if err := c.parseDate(date); err != nil {
+		return c, err
 	}
-	return e, e.parseTime(clock)
+	return c, c.parseTime(clock)
 }
 
-func (e *Calendar) parseWeekdays(list string) error {
+func (c *Calendar) parseWeekdays(list string) error {
 	for span := range strings.SplitSeq(strings.TrimSuffix(list, ","), ",") {
 		first, last, isSpan := strings.Cut(span, "..")
 		if !isSpan {
@@ -99,7 +99,7 @@ func (e *Calendar) parseWeekdays(list string) error {
 			return fmt.Errorf("%q is not a weekday, nor a span of them within Mon..Sun", span)
 		}
 		for d := from; d <= to; d++ {
-			e.weekdays[d%7] = true
+			c.weekdays[d%7] = true
 		}
 	}
 	return nil
@@ -114,7 +114,7 @@ func weekday(name string) int {
 	return i
 }
 
-func (e *Calendar) parseDate(text string) (err error) {
+func (c *Calendar) parseDate(text string) (err error) {
 	parts := strings.Split(text, "-")
 	if len(parts) == 2 {
 		parts = append([]string{"*"}, parts...)
@@ -122,17 +122,17 @@ func (e *Calendar) parseDate(text string) (err error) {
 	if len(parts) != 3 {
 		return fmt.Errorf("%q is not a date such as *-*-01", text)
 	}
-	if e.year, err = parseCalendarField(parts[0], firstYear, lastYear); err != nil {
+	if c.year, err = parseCalendarField(parts[0], firstYear, lastYear); err != nil {
 		return err
 	}
-	if e.month, err = parseCalendarField(parts[1], 1, 12); err != nil {
+	if c.month, err = parseCalendarField(parts[1], 1, 12); err != nil {
 		return err
 	}
-	e.day, err = parseCalendarField(parts[2], 1, 31)
+	c.day, err = parseCalendarField(parts[2], 1, 31)
 	return err
 }
 
-func (e *Calendar) parseTime(text string) (err error) {
+func (c *Calendar) parseTime(text string) (err error) {
 	parts := strings.Split(text, ":")
 	if len(parts) == 2 {
 		parts = append(parts, "00")
@@ -140,13 +140,13 @@ func (e *Calendar) parseTime(text string) (err error) {
 	if len(parts) != 3 {
 		return fmt.Errorf("%q is not a time such as 03:00", text)
 	}
-	if e.hour, err = parseCalendarField(parts[0], 0, 23); err != nil {
+	if c.hour, err = parseCalendarField(parts[0], 0, 23); err != nil {
 		return err
 	}
-	if e.minute, err = parseCalendarField(parts[1], 0, 59); err != nil {
+	if c.minute, err = parseCalendarField(parts[1], 0, 59); err != nil {
 		return err
 	}
-	e.second, err = parseCalendarField(parts[2], 0, 59)
+	c.second, err = parseCalendarField(parts[2], 0, 59)
 	return err
 }
 
@@ -193,9 +193,9 @@ func calendarNumber(text string, low, high int) (int, error) {
 
 // Next is the first time after t that the expression names, in the zone of t; the zero
 // time if there is none.
-func (e Calendar) Next(t time.Time) time.Time {
+func (c Calendar) Next(t time.Time) time.Time {
 	zone := t.Location()
-	if e.utc {
+	if c.utc {
 		t = t.UTC()
 	}
 	if t.Year() < firstYear {
@@ -203,12 +203,12 @@ func (e Calendar) Next(t time.Time) time.Time {
 	}
 	for day := time.Date(t.Year(), t.Month(), t.Day(), 12, 0, 0, 0, t.Location()); day.Year() <= lastYear; day = day.AddDate(0, 0, 1) {
 		switch {
-		case !e.year.has(day.Year()):
+		case !c.year.has(day.Year()):
 			day = time.Date(day.Year(), 12, 31, 12, 0, 0, 0, day.Location())
-		case !e.month.has(int(day.Month())):
+		case !c.month.has(int(day.Month())):
 			day = time.Date(day.Year(), day.Month()+1, 0, 12, 0, 0, 0, day.Location())
-		case e.day.has(day.Day()) && e.weekdays[day.Weekday()]:
-			if next := e.within(day, t); !next.IsZero() {
+		case c.day.has(day.Day()) && c.weekdays[day.Weekday()]:
+			if next := c.within(day, t); !next.IsZero() {
 				return next.In(zone)
 			}
 		}
@@ -217,19 +217,19 @@ func (e Calendar) Next(t time.Time) time.Time {
 }
 
 // within is the first time of a day that the expression names and that is after t.
-func (e Calendar) within(day, t time.Time) time.Time {
+func (c Calendar) within(day, t time.Time) time.Time {
 	for h := range 24 {
 		// The last second of the hour: when clocks change, an hour may not exist.
-		if !e.hour.has(h) || !time.Date(day.Year(), day.Month(), day.Day(), h, 59, 59, 0, day.Location()).After(t) {
+		if !c.hour.has(h) || !time.Date(day.Year(), day.Month(), day.Day(), h, 59, 59, 0, day.Location()).After(t) {
 			continue
 		}
 		for m := range 60 {
-			if !e.minute.has(m) {
+			if !c.minute.has(m) {
 				continue
 			}
 			for s := range 60 {
 				at := time.Date(day.Year(), day.Month(), day.Day(), h, m, s, 0, day.Location())
-				if e.second.has(s) && at.After(t) {
+				if c.second.has(s) && at.After(t) {
 					return at
 				}
 			}
