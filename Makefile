@@ -109,10 +109,10 @@ check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short 
 	  $(GO) test -vet=off -race -short -timeout 10m -run 'GoldenEncode|Cancel|WaitsLonger|Abort' -skip 'GoldenEncode/(far|bulk-go)$$' ./delta ./modules/deploy; race=$$?; \
 	  wait $$! && exit $$race
 	$(GO) test -vet=off -short -timeout 10m ./modules/deploy ./cmd/... $(SEQUENTIAL)
-# The disk of the power-cut tests is a module of its own, to keep its dependencies
-# out of go.mod.
-	$(GO) vet -C testdata/powercut/disk ./...
-	$(GO) test -C testdata/powercut/disk ./...
+# The disk of the power-cut tests and the plots of the documents are modules of their own,
+# to keep their dependencies out of go.mod.
+	@for module in testdata/powercut/disk docs/pictures; do \
+	  $(GO) vet -C $$module ./... && $(GO) test -C $$module ./... || exit 1; done
 	@$(MAKE) --no-print-directory sizes
 
 .PHONY: sizes
@@ -264,14 +264,14 @@ corpus: # build the corpus of image pairs (network; kept in ~/.cache/mender-app)
 bench: setup cross build k8snode ## measure beside the peers and write docs/BENCHMARKS.md: an hour
 	PAIRS='$(PAIRS)' testdata/bench >$(BUILD)/BENCHMARKS.md
 	mv $(BUILD)/BENCHMARKS.md docs/BENCHMARKS.md
-	$(GO) run ./docs/pictures
+	$(GO) run -C docs/pictures .
 
 # PAIRS="go-mqtt-armv7" chooses pairs, TOOL=xdelta3 one tool. What was measured is kept:
 # it goes on where it was stopped.
 .PHONY: bench-public
 bench-public: build # measure delta tools on public image pairs: docs/benchmark.csv and its plots, hours
 	$(GO) run ./testdata/corpus/compare $(if $(TOOL),-tool $(TOOL)) $(PAIRS)
-	$(GO) run ./docs/pictures
+	$(GO) run -C docs/pictures .
 
 # FUZZ=delta/vcdiff picks some, by a regular expression over PACKAGE/TARGET.
 .PHONY: fuzz

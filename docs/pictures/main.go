@@ -1,9 +1,8 @@
-// Command pictures writes the pictures of the documents: how a release travels, what
-// makes a delta small, how large deltas are in docs/BENCHMARKS.md, and the plots of
-// docs/benchmark.csv. Run it in the top directory of the project when one of these has
-// changed:
+// Command pictures draws the plots of the documents: how large deltas are in
+// docs/BENCHMARKS.md, and what docs/benchmark.csv has. It is a module of its own, to keep
+// the plotting library out of the project's go.mod. Run it when one of these has changed:
 //
-//	go run ./docs/pictures
+//	go run -C docs/pictures .
 package main
 
 import (
@@ -13,7 +12,7 @@ import (
 )
 
 func main() {
-	if err := write("docs"); err != nil {
+	if err := write(".."); err != nil {
 		fmt.Fprintln(os.Stderr, "pictures:", err)
 		os.Exit(1)
 	}
@@ -21,11 +20,11 @@ func main() {
 
 // write draws all pictures from the documents in the directory, into pictures there.
 func write(docs string) error {
-	pictures, err := draw(docs)
+	drawn, err := pictures(docs)
 	if err != nil {
 		return err
 	}
-	for name, picture := range pictures {
+	for name, picture := range drawn {
 		if err := os.WriteFile(filepath.Join(docs, "pictures", name), picture, 0o644); err != nil {
 			return err
 		}
@@ -33,7 +32,7 @@ func write(docs string) error {
 	return nil
 }
 
-func draw(docs string) (map[string][]byte, error) {
+func pictures(docs string) (map[string][]byte, error) {
 	text, err := os.ReadFile(filepath.Join(docs, "BENCHMARKS.md"))
 	if err != nil {
 		return nil, err
@@ -51,7 +50,10 @@ func draw(docs string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return map[string][]byte{
-		"flow.svg": flow(), "sizes.svg": sizes(pairs), "benchmark.svg": plots(rows), "files.svg": files(), "addresses.svg": addresses(),
-	}, nil
+	size, err := sizes(pairs)
+	if err != nil {
+		return nil, err
+	}
+	benchmark, err := plots(rows)
+	return map[string][]byte{"sizes.svg": size, "benchmark.svg": benchmark}, err
 }
