@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -27,7 +28,7 @@ import (
 )
 
 func (p *program) restoreCommand() *cobra.Command {
-	var unsigned, force bool
+	var unsigned, force, values bool
 	cmd := &cobra.Command{
 		Use:   "restore FILE [APP…]",
 		Short: "Install applications from a backup, with their data",
@@ -36,8 +37,10 @@ it installs the applications APP, or all that are in it, one after the other, wi
 data and with what an operator had set, and commits each when it is healthy. FILE is read
 twice, so it cannot be standard input.
 
-An application that is installed is refused with exit code 9, before anything is changed:
-purge it first. The data is put in place before the application is started, and only
+What would be refused is refused with exit code 9 before anything is changed: an
+application that is installed (purge it first), an artifact for another device, one that a
+policy forbids. Values for all applications are restored only with --values, because the
+other applications of this device use them too. The data is put in place before the application is started, and only
 where nothing is. If an application cannot be restored, it is removed again with its
 data, and those that were restored before stay.
 
@@ -57,7 +60,7 @@ allow_unsigned = true. On a device with a Mender client, which does not learn of
 			if err := p.trustsBackup(unsigned); err != nil {
 				return err
 			}
-			err := p.restore(cmd.Context(), args[0], args[1:])
+			err := p.restore(cmd.Context(), args[0], args[1:], values)
 			if errors.Is(err, backup.ErrFormat) {
 				err = submodules.Mark(err, submodules.ErrContent)
 			}
@@ -65,6 +68,7 @@ allow_unsigned = true. On a device with a Mender client, which does not learn of
 		},
 	}
 	cmd.Flags().BoolVar(&unsigned, "unsigned", false, "restore it although nobody has signed it")
+	cmd.Flags().BoolVar(&values, "values", false, "also set the values for all applications that are not set here")
 	cmd.Flags().BoolVar(&force, "force", false, "restore even if a Mender client manages this device")
 	return cmd
 }
@@ -81,7 +85,7 @@ func (p *program) trustsBackup(unsigned bool) error {
 	return fmt.Errorf("%w: nobody has signed a backup: --unsigned restores it nevertheless", client.ErrRefused)
 }
 
-func (p *program) restore(ctx context.Context, file string, names []string) error {
+func (p *program) restore(ctx context.Context, file string, names []string, values bool) error {
 	f, err := input.Open(file)
 	if err != nil {
 		return err
@@ -95,7 +99,18 @@ func (p *program) restore(ctx context.Context, file string, names []string) erro
 	if names, err = p.chooseRestored(e.Store, contents, names); err != nil {
 		return err
 	}
+	for i, h := range contents.Headers {
+		if slices.Contains(names, contents.Apps[i]) {
+			if err := p.fits(h); err != nil {
+				return fmt.Errorf("%s: %w", contents.Apps[i], err)
+			}
+		}
+	}
 	if err := p.checkRestored(ctx, e, f, contents, names); err != nil {
+		return err
+	}
+	forAll, err := valuesForAll(e, contents.Values)
+	if err != nil {
 		return err
 	}
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
@@ -106,10 +121,11 @@ func (p *program) restore(ctx context.Context, file string, names []string) erro
 		return err
 	}
 	defer r.Close()
-	if err := p.restoreValues(ctx, e, contents.Values); err != nil {
-		return err
+	if len(forAll) > 0 && !values {
+		p.log.Warn("the backup has values for all applications that are not set here, and they are not restored: --values does so", "values", strings.Join(slices.Sorted(maps.Keys(forAll)), ", "))
+		forAll = nil
 	}
-	apps, err := p.restoreApps(ctx, e, r, names)
+	apps, err := p.restoreApps(ctx, &restoring{p, e, r, forAll}, names)
 	if err != nil {
 		if len(apps) > 0 {
 			err = fmt.Errorf("%w; restored before: %s", err, appNames(apps))
@@ -187,27 +203,33 @@ func (p *program) checkRestored(ctx context.Context, e *deploy.Engine, f io.Read
 	}
 }
 
-// restoreValues sets the values for all applications that are not set on this device.
-func (p *program) restoreValues(ctx context.Context, e *deploy.Engine, set map[string]string) error {
+// valuesForAll are those values for all applications that are not set on this device.
+func valuesForAll(e *deploy.Engine, set map[string]string) (map[string]string, error) {
 	there, err := e.Values.List("")
 	if err != nil {
-		return err
+		return nil, err
 	}
+	set = maps.Clone(set)
 	for name := range operatorValues(there, "") {
 		delete(set, name)
 	}
-	if len(set) == 0 {
-		return nil
-	}
-	return e.Values.Change(ctx, "", set, nil)
+	return set, nil
+}
+
+// restoring is a backup whose applications are installed one after the other.
+type restoring struct {
+	p      *program
+	e      *deploy.Engine
+	r      *backup.Reader
+	forAll map[string]string // values for all applications that are still to be set
 }
 
 // restoreApps installs the applications in the order of the backup. It returns those that are
 // restored also with an error.
-func (p *program) restoreApps(ctx context.Context, e *deploy.Engine, r *backup.Reader, names []string) (apps []appInBackup, err error) {
+func (p *program) restoreApps(ctx context.Context, from *restoring, names []string) (apps []appInBackup, err error) {
 	var s backup.Settings
 	for {
-		name, err := r.Next()
+		name, err := from.r.Next()
 		if errors.Is(err, io.EOF) {
 			return apps, nil
 		}
@@ -221,12 +243,12 @@ func (p *program) restoreApps(ctx context.Context, e *deploy.Engine, r *backup.R
 		switch part {
 		case backup.NameSettings:
 			s = backup.Settings{}
-			if err := r.JSON(&s); err != nil {
+			if err := from.r.JSON(&s); err != nil {
 				return apps, err
 			}
 		case backup.NameArtifact:
 			p.log.Info("restoring", "app", of)
-			if err := p.restoreApp(ctx, e, r, &s); err != nil {
+			if err := from.app(ctx, &s); err != nil {
 				return apps, fmt.Errorf("%s: %w", of, err)
 			}
 			apps = append(apps, describeBackup(&s))
@@ -234,16 +256,72 @@ func (p *program) restoreApps(ctx context.Context, e *deploy.Engine, r *backup.R
 	}
 }
 
-// restoreApp installs the application whose artifact is the current member.
-func (p *program) restoreApp(ctx context.Context, e *deploy.Engine, r *backup.Reader, s *backup.Settings) error {
-	if err := p.prepareRestore(ctx, e, s); err != nil {
-		return err
-	}
-	in, err := mender.NewReader(r, mender.ReadOptions{})
+// app restores the application whose artifact is the current member. What is set before the
+// installation is taken back if that fails.
+func (from *restoring) app(ctx context.Context, s *backup.Settings) (err error) {
+	reader, err := mender.NewReader(from.r, mender.ReadOptions{})
 	if err != nil {
 		return err
 	}
-	c, release, err := p.lockedClient()
+	if err := from.check(ctx, reader.Header()); err != nil {
+		return err
+	}
+	var back []func(context.Context) error
+	defer func() {
+		if a, there := from.e.Store.App(s.Application); err == nil || there == nil && a.Current != "" {
+			return
+		}
+		for _, undo := range slices.Backward(back) {
+			err = errors.Join(err, undo(context.WithoutCancel(ctx)))
+		}
+	}()
+	for _, set := range []struct {
+		app    string
+		values map[string]string
+	}{{"", from.forAll}, {s.Application, s.Values}} {
+		undo, err := from.setValues(ctx, set.app, set.values)
+		back = append(back, undo)
+		if err != nil {
+			return err
+		}
+	}
+	undo, err := from.setHistory(ctx, s)
+	back = append(back, undo)
+	if err != nil {
+		return err
+	}
+	if err := from.install(ctx, reader, s); err != nil {
+		return err
+	}
+	from.forAll = nil
+	return nil
+}
+
+// check makes the checks of an artifact that are possible before anything is changed. The
+// sub-module's are made later, with the values that the manifests need.
+func (from *restoring) check(ctx context.Context, h *mender.Header) error {
+	meta, _, err := artifact.ParseMetadata(h.MetaData)
+	if err != nil {
+		return err
+	}
+	e := from.p.engine()
+	e.Trust = from.p.config.Signatures.Trust("")
+	found, err := e.Check(ctx, h.Name, meta, deploy.Manifests{Lacking: "they come with the data"})
+	if err != nil {
+		return err
+	}
+	for _, f := range found.Findings {
+		if f.Result == deploy.ResultFail {
+			return fmt.Errorf("%w: %s", deploy.ErrUnfit, strings.TrimPrefix(f.Detail, "refused: "))
+		}
+	}
+	return nil
+}
+
+// install installs an application, commits it, and leaves it as it was.
+func (from *restoring) install(ctx context.Context, reader *mender.Reader, s *backup.Settings) error {
+	e, r := from.e, from.r
+	c, release, err := from.p.lockedClient()
 	if err != nil {
 		return err
 	}
@@ -254,7 +332,7 @@ func (p *program) restoreApp(ctx context.Context, e *deploy.Engine, r *backup.Re
 		}
 		return e.Restore(ctx, s.Application, func(a *store.App) error { return putBack(a, r, s) })
 	}
-	if err := c.Install(ctx, in); err != nil {
+	if err := c.Install(ctx, reader); err != nil {
 		return err
 	}
 	if rec, err := c.Read(); err != nil {
@@ -273,27 +351,68 @@ func (p *program) restoreApp(ctx context.Context, e *deploy.Engine, r *backup.Re
 	return e.Stop(ctx, s.Application)
 }
 
-// prepareRestore sets what must be there before the application: its values and its history. Both
-// stay when an application is removed, and so does what is there already.
-func (p *program) prepareRestore(ctx context.Context, e *deploy.Engine, s *backup.Settings) error {
-	if len(s.Values) > 0 {
-		if err := e.Values.Change(ctx, s.Application, s.Values, nil); err != nil {
-			return err
-		}
+// setValues sets values of the operator, for an application or with "" for all. undo makes them
+// what they were.
+func (from *restoring) setValues(ctx context.Context, app string, set map[string]string) (undo func(context.Context) error, err error) {
+	undo = func(context.Context) error { return nil }
+	if len(set) == 0 {
+		return undo, nil
 	}
-	release, err := e.Store.Lock(ctx, "restore of "+s.Application)
+	list, err := from.e.Values.List(app)
 	if err != nil {
-		return err
+		return undo, err
+	}
+	before := operatorValues(list, app)
+	undo = func(ctx context.Context) error {
+		was := map[string]string{}
+		var added []string
+		for name := range set {
+			if v, there := before[name]; there {
+				was[name] = v
+			} else {
+				added = append(added, name)
+			}
+		}
+		return from.e.Values.Change(ctx, app, was, added)
+	}
+	if err := from.e.Values.Change(ctx, app, set, nil); err != nil {
+		return func(context.Context) error { return nil }, err
+	}
+	return undo, nil
+}
+
+// setHistory gives an application without a history the one of the backup. undo leaves only what
+// was added to it since.
+func (from *restoring) setHistory(ctx context.Context, s *backup.Settings) (undo func(context.Context) error, err error) {
+	undo = func(context.Context) error { return nil }
+	release, err := from.e.Store.Lock(ctx, "restore of "+s.Application)
+	if err != nil {
+		return undo, err
 	}
 	defer release()
-	file := e.Store.HistoryFile(s.Application)
+	file := from.e.Store.HistoryFile(s.Application)
 	if _, err := os.Lstat(file); s.History == "" || !errors.Is(err, fs.ErrNotExist) {
-		return err
+		return undo, err
 	}
 	if err := durable.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return err
+		return undo, err
 	}
-	return durable.WriteFile(file, []byte(s.History), 0o600)
+	undo = func(ctx context.Context) error {
+		release, err := from.e.Store.Lock(ctx, "restore of "+s.Application)
+		if err != nil {
+			return err
+		}
+		defer release()
+		text, err := os.ReadFile(file)
+		if err != nil {
+			return err
+		}
+		if added := strings.TrimPrefix(string(text), s.History); added != "" {
+			return durable.WriteFile(file, []byte(added), 0o600)
+		}
+		return durable.Remove(file)
+	}
+	return undo, durable.WriteFile(file, []byte(s.History), 0o600)
 }
 
 // putBack gives an application that is loaded what an operator had set, and its data.

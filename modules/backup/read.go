@@ -188,8 +188,10 @@ func (r *Reader) index(size int64) error {
 
 // Contents describes a verified backup.
 type Contents struct {
-	Values  map[string]string // of all applications
-	Apps    []string          // in their order
+	Values map[string]string // of all applications
+	Apps   []string          // in their order
+	// Headers are those of the artifacts, in the same order.
+	Headers []*mender.Header
 	members []Member
 }
 
@@ -234,7 +236,9 @@ func Verify(in io.Reader) (*Contents, error) {
 			}
 			c.Apps = append(c.Apps, app)
 		case part == NameArtifact:
-			err = checkArtifact(r, &s)
+			var h *mender.Header
+			h, err = checkArtifact(r, &s)
+			c.Headers = append(c.Headers, h)
 		case part == NameData:
 			err = ReadTree(r, nil, len(s.Places))
 		}
@@ -268,24 +272,24 @@ func checkValues(set map[string]string) error {
 	return nil
 }
 
-// checkArtifact checks an artifact by reading it to its end.
-func checkArtifact(in io.Reader, s *Settings) error {
+// checkArtifact checks an artifact by reading it to its end, and returns its header.
+func checkArtifact(in io.Reader, s *Settings) (*mender.Header, error) {
 	a, err := mender.NewReader(in, mender.ReadOptions{})
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.Application, err)
+		return nil, fmt.Errorf("%s: %w", s.Application, err)
 	}
 	m, _, err := artifact.ParseMetadata(a.Header().MetaData)
 	if err != nil {
-		return fmt.Errorf("%s: %w", s.Application, err)
+		return nil, fmt.Errorf("%s: %w", s.Application, err)
 	}
 	if m.ApplicationName != s.Application || a.Header().Name != s.ArtifactName {
-		return bad("the artifact of %s is %s of %s", s.Application, a.Header().Name, m.ApplicationName)
+		return nil, bad("the artifact of %s is %s of %s", s.Application, a.Header().Name, m.ApplicationName)
 	}
 	for {
 		if _, err := a.Next(); errors.Is(err, io.EOF) {
-			return nil
+			return a.Header(), nil
 		} else if err != nil {
-			return fmt.Errorf("%s: %w", s.Application, err)
+			return nil, fmt.Errorf("%s: %w", s.Application, err)
 		}
 	}
 }

@@ -82,7 +82,7 @@ func TestBackupAndRestore(t *testing.T) {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(fresh.Share("all.backup"), text, 0o600))
-	require.Contains(t, fresh.MustRun(t, "mender-app", "restore", "--unsigned", fresh.Share("all.backup")), "restored db, shop")
+	require.Contains(t, fresh.MustRun(t, "mender-app", "restore", "--unsigned", "--values", fresh.Share("all.backup")), "restored db, shop")
 	e2e.Visit(t, fresh, "3")
 	require.Equal(t, "pre-restore db 0\npost-restore db 1\npre-restore shop 0\npost-restore shop 1\n", fresh.MustRun(t, "cat", "/data/trail"))
 	require.Equal(t, "many\n12 34 640 2\nrows\n20971520 0\n", fresh.MustRun(t, "bash", "-ec",
