@@ -106,6 +106,10 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 		result, err := r.unchanged(ctx, kept, nil)
 		return r.finish(result, err)
 	}
+	if kept == nil && r.Images.RequireBase && !slices.ContainsFunc(images, func(f foundImage) bool { return len(f.named) > 0 }) {
+		return nil, &UsageError{Text: "--require-base: there is no older release to build on, and devices would get whole images",
+			Hint: "name where the releases are with --bases-from; leave --require-base out for the first release"}
+	}
 	if r.first && kept == nil {
 		r.note("there is no older release of %s in %s: all images travel whole", r.Application.Name, strings.Join(r.Images.Releases.Dirs, ", "))
 	}

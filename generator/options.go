@@ -65,11 +65,13 @@ type Images struct {
 	Releases bases.Options
 	// Content are artifacts, directories of them and images, in which the content
 	// of images is found that older artifacts have as deltas only.
-	Content  []string
-	Fallback bool     // add each image that has a base as a whole image too
-	Skip     bool     // ship no images: all of them are on the device
-	Files    []File   // components that are files
-	OnDevice []string // images that the manifests use and the device has
+	Content []string
+	// RequireBase fails if no image has a base: devices would get all of them whole.
+	RequireBase bool
+	Fallback    bool     // add each image that has a base as a whole image too
+	Skip        bool     // ship no images: all of them are on the device
+	Files       []File   // components that are files
+	OnDevice    []string // images that the manifests use and the device has
 	// Budgets bound what devices take to decode the deltas: at most one for a platform.
 	Budgets []budget.Budget
 }

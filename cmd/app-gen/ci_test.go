@@ -6,15 +6,24 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 	"go/version"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
@@ -138,10 +147,12 @@ func TestGitLabJob(t *testing.T) {
 	readYAML(t, "gitlab.yml", &file)
 	job := file["app-gen"]
 	dir := applicationIn(t)
-	env := map[string]string{"APP_GEN_DIRECTORY": "app", "APP_GEN_OUTPUT": "made"}
+	server := packages(t, "secret").URL
+	env := map[string]string{"APP_GEN_DIRECTORY": "app", "APP_GEN_OUTPUT": "made", "APP_GEN_FIRST": "true"}
 	for name, value := range job.Variables {
 		env[name] = os.Expand(value, func(v string) string {
-			known := map[string]string{"CI_PROJECT_NAME": "shop", "CI_COMMIT_TAG": "7", "CI_PROJECT_DIR": dir}
+			known := map[string]string{"CI_PROJECT_NAME": "shop", "CI_COMMIT_TAG": "7", "CI_PROJECT_DIR": dir,
+				"CI_API_V4_URL": server, "CI_PROJECT_ID": "12", "CI_JOB_TOKEN": "secret"}
 			require.Contains(t, known, v)
 			return known[v]
 		})
@@ -153,6 +164,130 @@ func TestGitLabJob(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "app/releases/shop-7.mender\n", string(made))
 	require.DirExists(t, filepath.Join(dir, job.Cache.Paths[0]), "what the job caches is what app-gen keeps")
+}
+
+// packages serves files as a generic package registry does: PUT and GET with a token.
+func packages(t *testing.T, token string) *httptest.Server {
+	t.Helper()
+	var mu sync.Mutex
+	files := map[string][]byte{}
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		if r.Header.Get("Job-Token") != token {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		if r.Method == http.MethodPut {
+			b, err := io.ReadAll(r.Body)
+			if err != nil {
+				w.WriteHeader(http.StatusBadRequest)
+				return
+			}
+			files[r.URL.Path] = b
+			w.WriteHeader(http.StatusCreated)
+			return
+		}
+		b, ok := files[r.URL.Path]
+		if !ok {
+			w.WriteHeader(http.StatusNotFound)
+			return
+		}
+		w.Write(b)
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// The recipe in clean clones, where releases are kept elsewhere: the second release is a
+// delta, the job of the first that is run again changes nothing, and a device can go
+// from nothing to the newest.
+func TestRecipeInCleanClones(t *testing.T) {
+	for _, program := range []string{"git", "curl"} {
+		if _, err := exec.LookPath(program); err != nil {
+			if os.Getenv("CI") == "true" {
+				t.Fatalf("missing in CI: %s", program)
+			}
+			t.Skipf("needs %s", program)
+		}
+	}
+	dir := applicationIn(t)
+	images := map[string]v1.Image{}
+	for _, v := range []string{"1", "2"} {
+		images[v] = gentest.Image(t, "linux/amd64", gentest.Files{"base": gentest.Text("base", 100_000)}, gentest.Files{"a": v})
+	}
+	// a directory without releases is in no clone
+	require.NoError(t, os.Remove(filepath.Join(dir, "app/releases")))
+	out, err := inCI(t, dir, "git init -q app && git -C app add . && git -C app -c user.name=x -c user.email=x@example.com commit -qm x", nil)
+	require.NoError(t, err, out)
+	n := 0
+	release := func(place, v string, env map[string]string) (string, error) {
+		gentest.DockerArchive(t, filepath.Join(dir, "web.tar"), map[string]v1.Image{"shop/web:1": images[v]})
+		n++
+		clone := fmt.Sprintf("clone-%d", n)
+		all := map[string]string{"APP_GEN_NAME": "shop-" + v, "APP_GEN_DIRECTORY": clone, "APP_GEN_RELEASES": place, "APP_GEN_RELEASES_HEADER": "JOB-TOKEN: secret"}
+		maps.Copy(all, env)
+		out, err := inCI(t, dir, "git clone -q app "+clone+" && app-gen-release", all)
+		return out, err
+	}
+	first := map[string]string{"APP_GEN_FIRST": "true"}
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "kept"), 0o755))
+	for _, place := range []string{packages(t, "secret").URL + "/generic/shop", filepath.Join(dir, "kept")} {
+		out, err := release(place, "1", nil)
+		require.Error(t, err)
+		require.Contains(t, out, "--require-base: there is no older release to build on")
+		out, err = release(place, "1", first)
+		require.NoError(t, err, out)
+		out, err = release(place, "2", nil)
+		require.NoError(t, err, out)
+		require.Contains(t, out, `"base": "shop/web:1"`)
+		for _, v := range []string{"1", "2"} { // each job again, in a clone that has none of it
+			out, err = release(place, v, first)
+			require.NoError(t, err, out)
+			require.Contains(t, out, `"unchanged": true`)
+		}
+		out, err = inCI(t, dir, "app-gen releases --check "+place, map[string]string{"APP_GEN_RELEASES_HEADER": "JOB-TOKEN: secret"})
+		require.NoError(t, err, out)
+		require.Regexp(t, `(?m)^shop-2 .* shop-1 `, out)
+		require.Regexp(t, `(?m)^shop-1 .* anything `, out)
+		require.NotContains(t, out, "damaged")
+	}
+	out, err = release(packages(t, "other").URL, "2", nil)
+	require.Error(t, err)
+	require.Contains(t, out, "the server refuses (401): set APP_GEN_RELEASES_HEADER")
+}
+
+// Releases in a registry, each a tag, as oras push writes them.
+func TestReleasesInARegistry(t *testing.T) {
+	dir := applicationIn(t)
+	host := gentest.Registry(t, "", "")
+	push := func(name string) {
+		b, err := os.ReadFile(filepath.Join(dir, "app/releases", name+".mender"))
+		require.NoError(t, err)
+		img, err := mutate.AppendLayers(empty.Image, static.NewLayer(b, "application/vnd.mender-artifact"))
+		require.NoError(t, err)
+		gentest.Push(t, host+"/releases/shop:"+name, img, "", "")
+	}
+	run := func(args string) (string, error) {
+		return inCI(t, filepath.Join(dir, "app"), "app-gen --bases-from oci:"+host+"/releases/shop "+args, map[string]string{"PATH": filepath.Join(dir, "bin") + ":" + os.Getenv("PATH")})
+	}
+	out, err := run("-n shop-1 --require-base")
+	require.Error(t, err)
+	require.Contains(t, out, "--require-base")
+	out, err = run("-n shop-1")
+	require.NoError(t, err, out)
+	push("shop-1")
+	require.NoError(t, os.RemoveAll(filepath.Join(dir, "app/releases")))
+	out, err = run("-n shop-2 --require-base")
+	require.NoError(t, err, out)
+	require.Contains(t, out, "omitted")
+	push("shop-2")
+	out, err = run("-n shop-1 --require-base") // the first job again
+	require.NoError(t, err, out)
+	require.Contains(t, out, "unchanged")
+	out, err = inCI(t, dir, "app-gen releases --check oci:"+host+"/releases/shop", nil)
+	require.NoError(t, err, out)
+	require.Regexp(t, `(?m)^shop-2 .* shop-1 `, out)
 }
 
 // What is wrong ends the script with app-gen's code, and without an artifact.

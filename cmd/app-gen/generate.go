@@ -2,8 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -17,6 +20,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -84,7 +88,8 @@ type genFlags struct {
 	publicKey   string
 	compression string
 	budgets     []string
-	split       bool // an artifact for each base
+	fetched     string // directory for releases that are not here
+	split       bool   // an artifact for each base
 	noCache     bool
 	cacheSize   int // MiB
 	dry         bool
@@ -127,7 +132,8 @@ func generateCommand() *cobra.Command {
 	fl.StringArrayVarP(&f.images, "image", "i", nil, "[CURRENT,]NEW: image to ship (repeatable)")
 	fl.StringArrayVar(&f.files, "component", nil, "TYPE:FILE[,CURRENT…]=URL: file to ship, of a type such as binary or deb-package (repeatable)")
 	fl.StringArrayVar(&f.o.Images.Releases.Paths, "base", nil, "older artifact on the devices, or a directory of them: each image becomes a delta over the one it replaces (repeatable)")
-	fl.StringArrayVar(&f.o.Images.Releases.Dirs, "bases-from", nil, "directory of older artifacts; --last says how many of them are bases (repeatable)")
+	fl.StringArrayVar(&f.o.Images.Releases.Dirs, "bases-from", nil, "directory of older artifacts, https URL below which releases.txt names them, or oci:REPOSITORY with a tag for each; --last says how many of them are bases (repeatable)")
+	fl.BoolVar(&f.o.Images.RequireBase, "require-base", false, "fail if there is no older release to build on, so that devices would get whole images")
 	fl.IntVar(&f.o.Images.Releases.Last, "last", 0, "how many of the newest releases in --bases-from are bases (default: all)")
 	fl.BoolVar(&f.split, "split", false, "make an artifact for each older release that depends on its version, instead of one for all; with --full-fallback also one with full images. {base} in --output-path becomes the version, or whole")
 	fl.StringArrayVar(&f.o.Images.Content, "content", nil, "artifact, directory of artifacts, or image that has content an older artifact has only as a delta (repeatable; files beside the artifact and registries are always tried)")
@@ -191,6 +197,11 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 			return err
 		}
 	}
+	defer func() {
+		if f.fetched != "" {
+			os.RemoveAll(f.fetched)
+		}
+	}()
 	targets, err := f.targets(c.Context())
 	if err != nil {
 		return err
@@ -227,9 +238,20 @@ func (f *genFlags) targets(ctx context.Context) ([]*target, error) {
 	if err := f.resolve(ctx); err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(f.o.Images.Releases.Dirs, bases.Remote) {
+		if f.fetched, err = os.MkdirTemp(f.o.Build.TempDir, ".app-gen-*"); err != nil {
+			return nil, &generator.WriteError{Err: err}
+		}
+	}
 	var list []*target
 	for _, p := range platforms {
 		one := f.expanded(p)
+		if err := f.makeReleases(one.o.Build.Output); err != nil {
+			return nil, err
+		}
+		if err := one.fetchReleases(ctx); err != nil {
+			return nil, err
+		}
 		if err := one.components(); err != nil {
 			return nil, err
 		}
@@ -244,6 +266,44 @@ func (f *genFlags) targets(ctx context.Context) ([]*target, error) {
 		list = append(list, each...)
 	}
 	return list, nil
+}
+
+// makeReleases makes the directory of an output that is called after its artifact: Git keeps
+// no empty directory, so a fresh clone may lack it.
+func (f *genFlags) makeReleases(output string) error {
+	if f.dry || !strings.Contains(f.o.Build.Output, namePlaceholder) {
+		return nil
+	}
+	if err := os.Mkdir(filepath.Dir(output), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return &generator.WriteError{Err: err}
+	}
+	return nil
+}
+
+// fetchReleases puts directories in place of the URLs and registries that older releases
+// are in.
+func (f *genFlags) fetchReleases(ctx context.Context) error {
+	r := &f.o.Images.Releases
+	last := r.Last
+	if f.o.Build.Replace {
+		last = 0 // all that may build on what is replaced
+	}
+	bars := newBars()
+	defer bars.stop()
+	for i, place := range r.Dirs {
+		if !bases.Remote(place) {
+			continue
+		}
+		dir, err := os.MkdirTemp(f.fetched, "releases-*")
+		if err != nil {
+			return &generator.WriteError{Err: err}
+		}
+		if err := bases.Fetch(ctx, place, dir, f.o.Artifact.Name, last, bars.event); err != nil {
+			return err
+		}
+		r.Dirs[i] = dir
+	}
+	return nil
 }
 
 // components reads the given images and files.

@@ -2,14 +2,17 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/bases"
 )
 
@@ -25,11 +28,12 @@ func (e *chainError) Advice() string {
 func releasesCommand() *cobra.Command {
 	var check, asJSON bool
 	c := &cobra.Command{
-		Use:   "releases [DIR…]",
+		Use:   "releases [PLACE…]",
 		Short: "list the releases, and what each of them installs over",
-		Long: `releases lists the releases in the directories, the newest first, with the releases
+		Long: `releases lists the releases in directories, below https URLs or in oci:REPOSITORY, as
+--bases-from names them, the newest first, with the releases
 over which devices can install each. One that installs over anything also installs on
-a device without the application. Without DIR these are the directories of bases-from and output-path in app-gen.toml.
+a device without the application. Without PLACE these are those of bases-from and output-path in app-gen.toml.
 
 It also names damage: a release that cannot be read, and one that no device gets to
 from nothing, because what it builds on is not there or was replaced. With --check it reads
@@ -38,6 +42,11 @@ each release to its end, and damage is an error.
 ` + exitText,
 		RunE: func(c *cobra.Command, args []string) error {
 			dirs, err := releaseDirs(args)
+			if err != nil {
+				return err
+			}
+			dirs, remove, err := fetched(c.Context(), dirs)
+			defer remove()
 			if err != nil {
 				return err
 			}
@@ -72,6 +81,33 @@ each release to its end, and damage is an error.
 	return c
 }
 
+// fetched puts directories in place of URLs and registries, until remove is called.
+func fetched(ctx context.Context, places []string) (dirs []string, remove func(), err error) {
+	var made []string
+	remove = func() {
+		for _, dir := range made {
+			os.RemoveAll(dir)
+		}
+	}
+	bars := newBars()
+	defer bars.stop()
+	for _, place := range places {
+		if bases.Remote(place) {
+			dir, err := os.MkdirTemp("", "app-gen-*")
+			if err != nil {
+				return nil, remove, &generator.WriteError{Err: err}
+			}
+			made = append(made, dir)
+			if err := bases.Fetch(ctx, place, dir, "", 0, bars.event); err != nil {
+				return nil, remove, err
+			}
+			place = dir
+		}
+		dirs = append(dirs, place)
+	}
+	return dirs, remove, nil
+}
+
 // releaseDirs are the directories of a command line, or of app-gen.toml.
 func releaseDirs(args []string) ([]string, error) {
 	if len(args) > 0 {
@@ -103,12 +139,20 @@ func releaseDirs(args []string) ([]string, error) {
 			}
 		}
 		for _, dir := range each {
-			if dir = filepath.Clean(dir); !slices.Contains(dirs, dir) {
+			if dir = cleaned(dir); !slices.Contains(dirs, dir) {
 				dirs = append(dirs, dir)
 			}
 		}
 	}
 	return dirs, nil
+}
+
+// cleaned is filepath.Clean for what is a path.
+func cleaned(place string) string {
+	if bases.Remote(place) {
+		return place
+	}
+	return filepath.Clean(place)
 }
 
 func printReleases(w io.Writer, dirs []string, list []bases.Surveyed) {

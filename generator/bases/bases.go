@@ -10,6 +10,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -148,6 +149,9 @@ const otherPlatform = "it is for "
 // directory finds the releases in a directory, the newest first.
 func directory(ctx context.Context, dir string, w Wanted) ([]Release, error) {
 	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &Error{Text: "releases in " + dir + ": no such file or directory", Hint: "releases are files FILE.mender", Err: errFirst}
+	}
 	if err != nil {
 		return nil, &Error{Text: "releases in " + dir, Err: errors.Unwrap(err)}
 	}
