@@ -247,6 +247,9 @@ func (p *project) checkModel(set settings) error {
 				return invalid("service %s mounts %s, and an application on a device has no home directory: name a directory beside the Compose file, such as ./data, a volume, or an absolute path", name, rel)
 			}
 		}
+		if provider := p.model.Services[name].Provider; len(provider) > 0 && string(provider) != "null" {
+			return invalid("service %s has a provider: Compose would run a program on the device itself, as root and outside of any container; use a service with an image, or a hook", name)
+		}
 		for _, r := range p.model.reach(name) {
 			if slices.Contains(set.refuse, r) {
 				return invalid("service %s has %s, and REFUSE in %s refuses that", name, r, confName)
@@ -276,19 +279,30 @@ func (m model) reach(name string) (kinds []string) {
 		kinds = append(kinds, "host-network")
 	}
 	for _, v := range s.Volumes {
-		source := ""
+		var sources []string
 		switch v.text("type") {
 		case "bind":
-			source = v.text("source")
-		case "volume": // of the local driver, it may be a bind mount
-			source = m.Volumes[v.text("source")].DriverOpts["device"]
+			sources = []string{v.text("source")}
+		case "volume": // of the local driver, it may be a mount of any kind
+			opts := m.Volumes[v.text("source")].DriverOpts
+			sources = append(layersOf(opts["o"]), opts["device"])
 		}
-		if isRootOfDevice(source) {
+		if slices.ContainsFunc(sources, isRootOfDevice) {
 			kinds = append(kinds, "mount-root")
 			break
 		}
 	}
 	return kinds
+}
+
+// layersOf are the directories that the options of an overlay name.
+func layersOf(options string) (dirs []string) {
+	for o := range strings.SplitSeq(options, ",") {
+		if name, value, _ := strings.Cut(o, "="); strings.HasSuffix(name, "dir") || strings.HasPrefix(name, "lowerdir") {
+			dirs = append(dirs, strings.Split(value, ":")...)
+		}
+	}
+	return dirs
 }
 
 // checkWords refuses unknown words in a setting: a typo must not leave something

@@ -2,6 +2,7 @@ package compose
 
 import (
 	"context"
+	"encoding/json"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -197,6 +198,7 @@ func TestRefuse(t *testing.T) {
 			"services: {web: {image: web, volumes: ['/etc/..:/host']}}",
 			"services: {web: {image: web, volumes: ['./link:/host']}}",
 			"services: {web: {image: web, volumes: ['vol:/host']}}\nvolumes: {vol: {driver_opts: {type: none, o: bind, device: /}}}",
+			"services: {web: {image: web, volumes: ['vol:/host']}}\nvolumes: {vol: {driver_opts: {type: overlay, device: overlay, o: 'lowerdir=/etc:/'}}}",
 			"services: {web: {image: web, networks: [n]}}\nnetworks: {n: {external: true, name: host}}",
 		} {
 			r.write("compose.yaml", text+"\n")
@@ -218,6 +220,28 @@ func TestRefuse(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.Equal(t, []string{"privileged", "host-pid"}, s.refuse)
+	}
+}
+
+// TestProvider: no service has Compose run a program on the device. The text is what Compose 5
+// prints; Compose before 2.36 refuses the key.
+func TestProvider(t *testing.T) {
+	dir := t.TempDir()
+	for text, refused := range map[string]bool{
+		`{"services": {"stock": {"image": "stock:1"}, "web": {"image": "web:1", "provider": {"type": "/data/mender-app/shop/manifests/evil", "options": {"a": ["b"]}}}}}`: true,
+		`{"services": {"web": {"image": "web:1", "provider": {"type": "model"}}}}`:                                                                                        true,
+		`{"services": {"web": {"image": "web:1", "provider": null}}}`:                                                                                                     false,
+		`{"services": {"web": {"image": "web:1"}}}`:                                                                                                                       false,
+	} {
+		p := &project{dir: dir}
+		require.NoError(t, json.Unmarshal([]byte(text), &p.model))
+		err := p.checkModel(settings{})
+		if !refused {
+			require.NoError(t, err, text)
+			continue
+		}
+		require.ErrorIs(t, err, submodules.ErrContent, text)
+		require.ErrorContains(t, err, "service web has a provider", text)
 	}
 }
 

@@ -61,6 +61,7 @@ type service struct {
 	Deploy        *struct {
 		Replicas *int `json:"replicas"`
 	} `json:"deploy"`
+	Provider    json.RawMessage       `json:"provider"`
 	Privileged  bool                  `json:"privileged"`
 	Pid         string                `json:"pid"`
 	Ipc         string                `json:"ipc"`
