@@ -67,12 +67,28 @@ func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) 
 		return nil, &Error{Place: c.index.find("services"), Text: "no service has a container: each has replicas: 0 or scale: 0",
 			Hint: "a device refuses it: give one a container, or switch services off with services.disabled in the policy"}
 	}
+	var wrong []*Error
+	collect := func(err error) error {
+		var e *Error
+		if errors.As(err, &e) {
+			wrong = append(wrong, e)
+			return nil
+		}
+		return err
+	}
 	for _, name := range project.ServiceNames() {
-		if err := c.service(project.Services[name]); err != nil {
+		if err := collect(c.service(project.Services[name])); err != nil {
+			return nil, err
+		}
+		if err := collect(c.plainService(project.Services[name])); err != nil {
 			return nil, err
 		}
 	}
-	if err := c.objects(project); err != nil {
+	c.plainDevice(project)
+	if err := collect(c.objects(project)); err != nil {
+		return nil, err
+	}
+	if err := together(wrong); err != nil {
 		return nil, err
 	}
 	if err := c.readElsewhere(); err != nil {

@@ -1,0 +1,68 @@
+package manifests
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What a device with one engine ignores, or lacks unless somebody prepared it, is said with
+// its line.
+func TestPlainDevice(t *testing.T) {
+	found, err := Compose(t.Context(), writeFiles(t, map[string]string{"compose.yaml": `
+services:
+  web:
+    image: a:1
+    gpus: all
+    devices: ["/dev/ttyUSB0:/dev/ttyUSB0"]
+    networks: [mesh, lan]
+    volumes:
+      - data:/data
+      - {type: bind, source: /etc/ssl, target: /ssl, bind: {create_host_path: false}}
+    deploy:
+      endpoint_mode: vip
+      update_config: {parallelism: 1}
+      rollback_config: {parallelism: 1}
+      placement: {constraints: ["node.role == manager"]}
+      resources: {limits: {memory: 50M}}
+networks:
+  mesh: {driver: overlay}
+  lan: {external: true, name: factory}
+volumes:
+  data: {external: true}
+`}), ComposeOptions{})
+	require.NoError(t, err)
+	notes := []string{
+		`compose.yaml:8: service "web": /etc/ssl must be on the device before`,
+		`compose.yaml:5: service "web": the device needs a GPU and its runtime`,
+		`compose.yaml:6: service "web": /dev/ttyUSB0 must be on the device, or the service does not start`,
+		`compose.yaml:19: network "lan" must be on the device before: docker network create factory; without external, the application has its own`,
+		`compose.yaml:21: volume "data" must be on the device before: docker volume create data; without external, the application has its own`,
+	}
+	require.Equal(t, notes, found.Notes)
+	swarm := func(line, key string) string {
+		return "compose.yaml:" + line + `: service "web": deploy.` + key + " is for a swarm, and a device ignores it: leave it out"
+	}
+	require.ElementsMatch(t, append(notes, swarm("15", "placement"), swarm("13", "update_config"), swarm("14", "rollback_config"), swarm("12", "endpoint_mode"),
+		`compose.yaml:18: network "mesh": the driver overlay needs a swarm, which a device has not: leave driver out`), found.Warnings)
+}
+
+// All errors of a file are named at once.
+func TestAllErrors(t *testing.T) {
+	_, err := Compose(t.Context(), writeFiles(t, map[string]string{"compose.yaml": `
+services:
+  a: {build: .}
+  b:
+    image: b:1
+    pull_policy: always
+  c:
+    image: c:1
+    volumes: ["v:/v"]
+  d:
+    image: d:1
+    volumes: ["../up:/up"]
+`}), ComposeOptions{})
+	require.ErrorContains(t, err, `compose.yaml:3: service "a" has build but no image; compose.yaml:6: service "b" has pull_policy: always (the device takes its images from the artifact: use never or missing)`)
+	require.ErrorContains(t, err, `compose.yaml:9: service "c": Compose takes the volume v:/v for a path of Windows (give the volume a name of two letters or more)`)
+	require.ErrorContains(t, err, `; compose.yaml:12: service "d": bind mount`)
+}
