@@ -104,12 +104,12 @@ type Restorer interface {
 	Restore(ctx context.Context, r Request) error
 }
 
-// verbSpec describes a verb: its arguments and its purpose.
+// verbSpec describes a verb: its arguments and its purpose. The caller's side needs no
+// more of a verb, so what the frame does is apart, in actions.
 type verbSpec struct {
 	name  string
 	args  string // words; those in [] are optional
 	about string
-	action
 }
 
 // action is the work of a verb.
@@ -239,33 +239,65 @@ func verify(ctx context.Context, s Verifier, r Request, out io.Writer) error {
 
 func verbs() []verbSpec {
 	return []verbSpec{
-		{VerbExportManifest, "app dir", "write the manifests of the installed application to dir", do(Session.ExportManifest)},
-		{VerbSave, "app url path", "write a component to the file path (- is standard output)", do(Session.Save)},
-		{VerbLoad, "app url path [current_url]", "load a component from the file path (- is standard input)", do(Session.Load)},
-		{VerbList, "app", "list the application's components on this device, as JSON", printJSON(list)},
-		{VerbLsComponents, "app", "the same as LIST", printJSON(list)},
-		{VerbDelete, "url app", "remove the application's component, unless something else uses it", do(Session.Delete)},
-		{VerbRollout, "app dir", "bring up the release whose manifests are in dir; returns when it is healthy", timed(do(Session.Rollout))},
-		{VerbRollback, "app dir [failed_dir]", "bring back the release whose manifests are in dir", timed(do(Session.Rollback))},
-		{VerbPurge, "app [dir]", "remove everything the application owns but its data", do(Session.Purge)},
-		{VerbStop, "app dir", "stop the application", do(Session.Stop)},
-		{VerbStart, "app dir", "start the stopped application", do(Session.Start)},
-		{VerbAlive, "app", "print true if everything the application should run is running, else false", ask(Session.Alive)},
-		{VerbHealthy, "app", "print true if the application runs, passes its health checks and does not restart, else false", ask(Session.Healthy)},
-		{VerbReqs, "", "print the commands that are needed, as cmd:error or cmd:warning", with(reqs)},
-		{VerbProtocol, "", "print the protocol version and the features, as JSON", action{}},
-		{VerbVerify, "app", "check that the components of the release are present and whole", lacks("cannot verify", with(verify))},
-		{VerbSync, "app", "return when everything that was loaded is durable", lacks("cannot sync", do(Syncer.Sync))},
-		{VerbRepair, "app dir [source]", "make damaged components whole; print the applications to be rolled out again", lacks("cannot repair", printLines(Repairer.Repair))},
-		{VerbStorage, "app", "print the directories of this machine that components are kept in", lacks("cannot name its directories", printLines(Storage.Storage))},
-		{VerbEngine, "", "print the name and the version of what runs the containers, as JSON", lacks("cannot name its engine", printJSON(engine))},
-		{VerbRestore, "app dir", "decrypt the application's secrets again after a restart of the machine; asks no engine", lacks("has no secrets", do(Restorer.Restore))},
-		{VerbStatus, "app [app…]", "print how the application and each of its services is, as JSON", lacks("cannot tell", printJSON(statusOf))},
-		{VerbLogs, "app [service]", "print what the services wrote, as lines of JSON", lacks("has no logs", with(logs))},
-		{VerbCheck, "app dir", "check the release in dir as ROLLOUT would, and print what would change, as JSON", lacks("cannot check", printJSON(check))},
-		{VerbRender, "app dir", "print the manifests in dir with the overrides applied", lacks("has no overrides", with(render))},
-		{VerbVolumes, "app dir", "print the volumes of the release in dir and their directories, as JSON", lacks("cannot name volumes", printJSON(volumes))},
-		{VerbRun, "app dir service word [word…]", "run a command once in a container of a service of the release in dir", lacks("cannot run commands", do(CommandRunner.Run))},
+		{VerbExportManifest, "app dir", "write the manifests of the installed application to dir"},
+		{VerbSave, "app url path", "write a component to the file path (- is standard output)"},
+		{VerbLoad, "app url path [current_url]", "load a component from the file path (- is standard input)"},
+		{VerbList, "app", "list the application's components on this device, as JSON"},
+		{VerbLsComponents, "app", "the same as LIST"},
+		{VerbDelete, "url app", "remove the application's component, unless something else uses it"},
+		{VerbRollout, "app dir", "bring up the release whose manifests are in dir; returns when it is healthy"},
+		{VerbRollback, "app dir [failed_dir]", "bring back the release whose manifests are in dir"},
+		{VerbPurge, "app [dir]", "remove everything the application owns but its data"},
+		{VerbStop, "app dir", "stop the application"},
+		{VerbStart, "app dir", "start the stopped application"},
+		{VerbAlive, "app", "print true if everything the application should run is running, else false"},
+		{VerbHealthy, "app", "print true if the application runs, passes its health checks and does not restart, else false"},
+		{VerbReqs, "", "print the commands that are needed, as cmd:error or cmd:warning"},
+		{VerbProtocol, "", "print the protocol version and the features, as JSON"},
+		{VerbVerify, "app", "check that the components of the release are present and whole"},
+		{VerbSync, "app", "return when everything that was loaded is durable"},
+		{VerbRepair, "app dir [source]", "make damaged components whole; print the applications to be rolled out again"},
+		{VerbStorage, "app", "print the directories of this machine that components are kept in"},
+		{VerbEngine, "", "print the name and the version of what runs the containers, as JSON"},
+		{VerbRestore, "app dir", "decrypt the application's secrets again after a restart of the machine; asks no engine"},
+		{VerbStatus, "app [app…]", "print how the application and each of its services is, as JSON"},
+		{VerbLogs, "app [service]", "print what the services wrote, as lines of JSON"},
+		{VerbCheck, "app dir", "check the release in dir as ROLLOUT would, and print what would change, as JSON"},
+		{VerbRender, "app dir", "print the manifests in dir with the overrides applied"},
+		{VerbVolumes, "app dir", "print the volumes of the release in dir and their directories, as JSON"},
+		{VerbRun, "app dir service word [word…]", "run a command once in a container of a service of the release in dir"},
+	}
+}
+
+// actions are the work of each verb but PROTOCOL, which asks no Session.
+func actions() map[string]action {
+	return map[string]action{
+		VerbExportManifest: do(Session.ExportManifest),
+		VerbSave:           do(Session.Save),
+		VerbLoad:           do(Session.Load),
+		VerbList:           printJSON(list),
+		VerbLsComponents:   printJSON(list),
+		VerbDelete:         do(Session.Delete),
+		VerbRollout:        timed(do(Session.Rollout)),
+		VerbRollback:       timed(do(Session.Rollback)),
+		VerbPurge:          do(Session.Purge),
+		VerbStop:           do(Session.Stop),
+		VerbStart:          do(Session.Start),
+		VerbAlive:          ask(Session.Alive),
+		VerbHealthy:        ask(Session.Healthy),
+		VerbReqs:           with(reqs),
+		VerbVerify:         lacks("cannot verify", with(verify)),
+		VerbSync:           lacks("cannot sync", do(Syncer.Sync)),
+		VerbRepair:         lacks("cannot repair", printLines(Repairer.Repair)),
+		VerbStorage:        lacks("cannot name its directories", printLines(Storage.Storage)),
+		VerbEngine:         lacks("cannot name its engine", printJSON(engine)),
+		VerbRestore:        lacks("has no secrets", do(Restorer.Restore)),
+		VerbStatus:         lacks("cannot tell", printJSON(statusOf)),
+		VerbLogs:           lacks("has no logs", with(logs)),
+		VerbCheck:          lacks("cannot check", printJSON(check)),
+		VerbRender:         lacks("has no overrides", with(render)),
+		VerbVolumes:        lacks("cannot name volumes", printJSON(volumes)),
+		VerbRun:            lacks("cannot run commands", do(CommandRunner.Run)),
 	}
 }
 
@@ -392,7 +424,8 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 	if spec.name == VerbProtocol {
 		return json.NewEncoder(f.out).Encode(Info{Protocol: Protocol, Name: f.name, Version: f.version, Features: f.features()})
 	}
-	req, err := f.request(spec, args)
+	act := actions()[spec.name]
+	req, err := f.request(spec, act.request(), args)
 	if err == nil && !f.has(*spec) {
 		err = fmt.Errorf("%s: %s does not have the feature %s", spec.name, f.name, optional[spec.name])
 	}
@@ -422,7 +455,7 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 	}
 	session, err := f.o.Open(ctx, spec.name, *common)
 	if err == nil {
-		err = spec.run(ctx, session, req, f.out)
+		err = act.run(ctx, session, req, f.out)
 		_ = session.Close()
 	}
 	if err != nil && !errors.Is(err, errFalse) && ctx.Err() != nil {
@@ -465,9 +498,8 @@ func arguments(verb string, r AnyRequest) (args []string, err error) {
 	return args, nil
 }
 
-// request turns arguments and environment into the request of a verb.
-func (f frame) request(spec *verbSpec, args []string) (AnyRequest, error) {
-	req := spec.request()
+// request sets the fields of a verb's new request from arguments and environment.
+func (f frame) request(spec *verbSpec, req AnyRequest, args []string) (AnyRequest, error) {
 	r := req.Common()
 	r.Stdout, r.Log = f.out, f.line
 	words := strings.Fields(spec.args)

@@ -150,11 +150,13 @@ func TestArgumentsOfEachVerb(t *testing.T) {
 	text := map[string]string{"app": "shop", "url": "web:1", "path": "/content", "source": "/contents", "current_url": "web:0", "dir": "/manifests", "failed_dir": "/failed", "service": "web"}
 	lists := map[string][]string{"app…": {"door", "lamp"}, "word": {"migrate", "", "--to=2"}, "word…": {"migrate", "", "--to=2"}}
 	for _, spec := range verbs() {
-		if spec.run == nil {
+		act, ok := actions()[spec.name]
+		if !ok {
+			require.Equal(t, VerbProtocol, spec.name)
 			continue
 		}
 		for _, optional := range []bool{true, false} {
-			sent := spec.request()
+			sent := act.request()
 			for word := range strings.FieldsSeq(spec.args) {
 				if word[0] == '[' && !optional && word != "[word…]" {
 					continue
@@ -172,7 +174,7 @@ func TestArgumentsOfEachVerb(t *testing.T) {
 			}
 			args, err := arguments(spec.name, sent)
 			require.NoError(t, err, spec.name)
-			got, err := frame{getenv: func(string) string { return "" }}.request(&spec, args)
+			got, err := frame{getenv: func(string) string { return "" }}.request(&spec, act.request(), args)
 			require.NoError(t, err, spec.name)
 			for word := range strings.FieldsSeq(spec.args) {
 				word = strings.Trim(word, "[]")
@@ -210,10 +212,11 @@ func TestOptionsOfEachVerb(t *testing.T) {
 			return ""
 		}
 		for _, spec := range verbs() {
-			if spec.run == nil {
+			act, ok := actions()[spec.name]
+			if !ok {
 				continue
 			}
-			got, err := frame{getenv: getenv}.request(&spec, slices.Repeat([]string{"a"}, len(strings.Fields(strings.Split(spec.args, "[")[0]))))
+			got, err := frame{getenv: getenv}.request(&spec, act.request(), slices.Repeat([]string{"a"}, len(strings.Fields(strings.Split(spec.args, "[")[0]))))
 			require.NoError(t, err, spec.name)
 			if reflect.TypeOf(got) == reflect.TypeOf(sent) {
 				require.Equal(t, sent.fields().options, got.fields().options, spec.name)
@@ -227,10 +230,12 @@ func TestOptionsOfEachVerb(t *testing.T) {
 // know.
 func TestVerbsOfFeatures(t *testing.T) {
 	for _, spec := range verbs() {
-		if spec.run == nil {
+		act, ok := actions()[spec.name]
+		if !ok {
+			require.Equal(t, VerbProtocol, spec.name)
 			continue
 		}
-		err := spec.run(t.Context(), plainSession{}, spec.request(), io.Discard)
+		err := act.run(t.Context(), plainSession{}, act.request(), io.Discard)
 		if slices.Contains(strings.Fields("VERIFY SYNC REPAIR STORAGE ENGINE RESTORE STATUS LOGS CHECK RENDER VOLUMES RUN"), spec.name) {
 			require.ErrorIs(t, err, ErrUsage, spec.name)
 			require.ErrorContains(t, err, "this sub-module ", spec.name)
