@@ -79,7 +79,7 @@ func TestStatementOfARelease(t *testing.T) {
 	}
 
 	// Other manifests are another release.
-	require.NoError(t, os.WriteFile(filepath.Join(manifests, "more"), nil, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(manifests, ".env"), []byte("MORE=1\n"), 0o644))
 	_, m := generated(t, s, manifests, ed, forms["whole"]...)
 	require.NotEqual(t, string(whole.Statement), string(m.Statement))
 	// Without a key there is none.
