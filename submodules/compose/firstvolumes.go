@@ -108,7 +108,10 @@ func (s *session) forgetMade() error {
 	if path == "" {
 		return nil
 	}
-	return durable.Remove(path)
+	if err := durable.Remove(path); !errors.Is(err, fs.ErrNotExist) { // nothing of the application is there
+		return err
+	}
+	return nil
 }
 
 // readMade reads the file. A missing or damaged one names no release.

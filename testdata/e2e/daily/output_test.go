@@ -38,4 +38,5 @@ func TestSaveOutputs(t *testing.T) {
 			return nil
 		},
 	})
+	d.MustRun(t, e2e.ComposeSubmodule, "PURGE", "shop")
 }
