@@ -15,6 +15,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
@@ -47,7 +48,50 @@ func Kubernetes(dir string, o KubernetesOptions) (*Found, error) {
 	if err := k.read(dir); err != nil {
 		return nil, err
 	}
+	if err := deviceVerdict(dir); err != nil {
+		return nil, err
+	}
 	return &k.found, nil
+}
+
+// deviceVerdict reads the manifests as a device does, and refuses what it would refuse
+// whatever runs there.
+func deviceVerdict(dir string) error {
+	// What is encrypted already cannot be read here.
+	objects, err := manifest.Read(dir, func(io.Reader) ([]byte, error) { return nil, nil })
+	if err != nil {
+		return deviceRefuses(err)
+	}
+	for i := range objects {
+		o := &objects[i]
+		uses, err := manifest.Images(o)
+		if err != nil {
+			return deviceRefuses(err)
+		}
+		for _, u := range uses {
+			if u.Policy == "Always" && o.Annotations()[marks.AllowPull] != "true" {
+				return &Error{
+					Place: Place{File: o.File, Line: manifest.Position(dir, o, u.Field)},
+					Text:  fmt.Sprintf("%s %q: %s without an imagePullPolicy is always pulled", o.Kind, o.Name, u.Image),
+					Hint:  "the device takes its images from the artifact and refuses this: set imagePullPolicy: IfNotPresent, or use a tag other than latest",
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// deviceRefuses returns a device's error with its place.
+func deviceRefuses(err error) error {
+	var e *manifest.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	hint := "the device refuses it"
+	if filepath.Ext(e.File) == ".json" {
+		hint += "; if it is no manifest, name it in " + IgnoreFile
+	}
+	return &Error{Place: Place{File: e.File, Line: e.Line}, Text: e.Err.Error(), Hint: hint}
 }
 
 // kube reads Kubernetes manifests.
@@ -78,11 +122,14 @@ func (k *kube) read(dir string) error {
 		if err != nil {
 			return err
 		}
-		if plain, ok := strings.CutSuffix(path, names.EncryptedSuffix); ok && !d.IsDir() && isManifest(plain) {
+		if d.IsDir() && path != "." && strings.HasPrefix(d.Name(), ".") {
+			return fs.SkipDir // as a device does
+		}
+		if plain, ok := strings.CutSuffix(path, names.EncryptedSuffix); ok && !d.IsDir() && manifest.IsManifest(plain) {
 			k.found.Encrypted = true
 			k.found.Needs = append(k.found.Needs, path)
 		}
-		if !d.IsDir() && isManifest(path) {
+		if !d.IsDir() && manifest.IsManifest(path) {
 			files = append(files, path)
 			k.found.Needs = append(k.found.Needs, path)
 		}
@@ -108,10 +155,6 @@ func (k *kube) read(dir string) error {
 		}
 	}
 	return nil
-}
-
-func isManifest(name string) bool {
-	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
 }
 
 func (k *kube) file(name string, b []byte) error {

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,32 +31,41 @@ metadata: {name: cm}
 data: {image: "no:1"}
 `,
 		"sub/b.yml", `
+apiVersion: v1
 kind: List
 items:
-- kind: Deployment
+- apiVersion: apps/v1
+  kind: Deployment
   metadata: {name: d}
   spec: {template: {spec: {containers: [{name: c, image: "deploy:1"}]}}}
-- kind: CronJob
+- apiVersion: batch/v1
+  kind: CronJob
   metadata: {name: cron}
   spec: {jobTemplate: {spec: {template: {spec: {containers: [{name: c, image: "cron:1"}]}}}}}
-- kind: Service
+- apiVersion: v1
+  kind: Service
+  metadata: {name: s}
   spec: {ports: []}
 `,
-		"c.json", `{"kind":"StatefulSet","metadata":{"name":"s"},"spec":{"template":{"spec":{"containers":[{"name":"c","image":"state:1"}]}}}}`,
+		"c.json", `{"apiVersion":"apps/v1","kind":"StatefulSet","metadata":{"name":"s"},"spec":{"template":{"spec":{"containers":[{"name":"c","image":"state:1"}]}}}}`,
 		"d.yaml", `
 x: &c {image: "alias:1"}
+apiVersion: apps/v1
 kind: DaemonSet
 metadata: {name: ds}
 spec: {template: {spec: {containers: [{name: c, <<: *c}, {name: same, image: "main:1"}]}}}
 ---
+apiVersion: example.com/v1
 kind: Rollout
 metadata: {name: custom}
 spec: {template: {spec: {containers: [{name: c, image: "custom:1"}]}}}
 ---
+apiVersion: batch/v1
 kind: Job
 metadata: {name: j}
-spec: {template: {spec: {containers: [{name: c, image: "job"}]}}}
+spec: {template: {spec: {containers: [{name: c, image: "job", imagePullPolicy: IfNotPresent}]}}}
 ---
+apiVersion: apps/v1
 kind: ReplicaSet
 metadata: {name: r}
 spec: {template: {spec: {containers: [{name: c, image: "rs:1", imagePullPolicy: Never}]}}}
@@ -64,8 +74,7 @@ spec: {template: {spec: {containers: [{name: c, image: "rs:1", imagePullPolicy: 
 	require.NoError(t, err)
 	require.Equal(t, []string{"init:1", "main:1", "eph:1", "vol:1", "state:1", "alias:1", "custom:1", "job", "rs:1", "deploy:1", "cron:1"}, found.Images())
 	require.Equal(t, Use{Image: "main:1", By: `Pod "p", container "c"`, Place: Place{"a.yaml", 9}}, found.Uses[1])
-	require.Len(t, found.Warnings, 1)
-	require.Contains(t, found.Warnings[0], `d.yaml:13: Job "j", container "c": job without an imagePullPolicy`)
+	require.Empty(t, found.Warnings)
 }
 
 func TestKubernetesRefuses(t *testing.T) {
@@ -91,6 +100,40 @@ func TestKubernetesRefuses(t *testing.T) {
 	}
 	_, err := Kubernetes(tree(t, "x.txt", ""), KubernetesOptions{})
 	require.ErrorContains(t, err, "no .yaml, .yml or .json file")
+}
+
+// app-gen refuses what a device refuses for reasons in the files alone, with the place.
+func TestKubernetesAsTheDevice(t *testing.T) {
+	const pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\nspec:\n  containers:\n  - name: c\n    image: "
+	for name, c := range map[string]struct{ file, text, want string }{
+		"latest":             {"a.yaml", pod + "web\n", `a.yaml:6: Pod "p": web without an imagePullPolicy is always pulled`},
+		"latest by name":     {"a.yaml", pod + "web:latest\n", `a.yaml:6: Pod "p": web:latest without`},
+		"one object twice":   {"a.yaml", pod + "web:1\n---\n" + pod + "web:1\n", `a.yaml:9: Pod/p is in a.yaml:1 already`},
+		"no name":            {"a.yaml", "apiVersion: v1\nkind: ConfigMap\n", `a.yaml:1: ConfigMap: metadata.name is missing`},
+		"generateName":       {"a.yaml", "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: j-}\nspec: {template: {spec: {containers: []}}}\n", `a.yaml:1: Job: metadata.generateName: each installation`},
+		"data in JSON":       {"b.json", `{"a": 1}`, "b.json:1: not a Kubernetes object: apiVersion and kind are needed"},
+		"a key twice":        {"a.yaml", "apiVersion: v1\nkind: ConfigMap\nkind: Secret\nmetadata: {name: c}\n", "a.yaml:3: "},
+		"no version":         {"a.yaml", "kind: ConfigMap\nmetadata: {name: c}\n", "a.yaml:1: not a Kubernetes object: apiVersion and kind are needed"},
+		"may be pulled":      {"a.yaml", strings.Replace(pod, "{name: p}", `{name: p, annotations: {mender-app.io/allow-pull: "true"}}`, 1) + "web\n", ""},
+		"hidden":             {".git/a.yaml", "nonsense", ""},
+		"of the editor":      {".a.yaml", "nonsense", ""},
+		"encrypted before":   {"s.yaml.age", "age-encryption.org/v1", ""},
+		"a policy is enough": {"a.yaml", pod + "web\n    imagePullPolicy: IfNotPresent\n", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Kubernetes(tree(t, "ok.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: ok}\n", c.file, c.text), KubernetesOptions{})
+			if c.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorContains(t, err, c.want)
+			var e *Error
+			require.ErrorAs(t, err, &e)
+			if name != "a key twice" { // no YAML is refused before
+				require.Contains(t, e.Hint, "the device")
+			}
+		})
+	}
 }
 
 func FuzzKubernetes(f *testing.F) {

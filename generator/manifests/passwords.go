@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"gopkg.in/yaml.v3"
 )
 
@@ -41,7 +42,7 @@ func isSecret(name, value string) bool {
 // exposedIn finds the passwords and tokens in an env file or a YAML file.
 func exposedIn(name string, b []byte) (list []exposed) {
 	switch {
-	case isManifest(name):
+	case manifest.IsManifest(name):
 		dec := yaml.NewDecoder(bytes.NewReader(b))
 		for {
 			var doc yaml.Node

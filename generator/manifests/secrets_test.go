@@ -31,14 +31,13 @@ secrets:
 		`compose.yaml:5: secret "variable"` + text + `name a file of the device by its absolute path instead`,
 	}, found.Warnings)
 
-	found, err = Kubernetes(writeFiles(t, map[string]string{"a.yaml": `
+	found, err = Kubernetes(writeFiles(t, map[string]string{"a.yaml": `apiVersion: v1
 kind: Secret
 metadata: {name: empty}
 ---
-kind: Secret
-metadata: {name: encoded}
-data: {key: eA==}
+{apiVersion: v1, kind: Secret, metadata: {name: encoded}, data: {key: eA==}}
 ---
+apiVersion: v1
 kind: Secret
 metadata: {name: text}
 stringData: {key: x}
@@ -102,7 +101,7 @@ func TestEncrypt(t *testing.T) {
 	const secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {key: x}\n"
 	const other = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\n"
 	found, err := Kubernetes(writeFiles(t, map[string]string{
-		"a.yaml": secret + "---\n" + secret, "b.yml": other, "c.json": `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"Secret","metadata":{"name":"l"},"data":{"k":"eA=="}}]}`,
+		"a.yaml": secret + "---\n" + strings.Replace(secret, "name: s", "name: t", 1), "b.yml": other, "c.json": `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"v1","kind":"Secret","metadata":{"name":"l"},"data":{"k":"eA=="}}]}`,
 		"d.yaml.age": "x", "e.yaml": "apiVersion: v1\nkind: Secret\nmetadata: {name: empty}\n",
 	}), KubernetesOptions{Encrypt: true})
 	require.NoError(t, err)

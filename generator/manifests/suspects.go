@@ -9,6 +9,8 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 )
 
 // byAccident are directories and files that lie in a project and that no service
@@ -65,7 +67,7 @@ func Suspects(dir string, known []string) ([]string, error) {
 		case err != nil:
 			return err
 		case what == "":
-			if info.Size() > maxManifest || !isManifest(name) && !isEnvFile(name) {
+			if info.Size() > maxManifest || !manifest.IsManifest(name) && !isEnvFile(name) {
 				return nil
 			}
 			b, err := root.ReadFile(name)

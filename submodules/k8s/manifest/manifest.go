@@ -154,7 +154,8 @@ type reader struct {
 	seen    map[string]string // identity → place
 }
 
-func isManifest(name string) bool {
+// IsManifest reports whether a file is read as a manifest, by its name.
+func IsManifest(name string) bool {
 	switch strings.ToLower(path.Ext(name)) {
 	case ".yaml", ".yml", ".json":
 		return !strings.HasPrefix(path.Base(name), ".")
@@ -176,7 +177,7 @@ func (r *reader) visit(name string, e fs.DirEntry, err error) error {
 		return nil
 	}
 	plain, sealed := strings.CutSuffix(name, names.EncryptedSuffix)
-	if !isManifest(plain) {
+	if !IsManifest(plain) {
 		return nil
 	}
 	switch base := strings.ToLower(path.Base(name)); {
