@@ -3,6 +3,8 @@ package generator
 import (
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/delta"
@@ -14,7 +16,24 @@ func (a *Artifact) readBy() ([]string, error) {
 	if err != nil {
 		return nil, &UsageError{Text: "--for-version: " + err.Error(), Hint: "give a version of mender-app, as 1.0.0, or what mender_app_features of the inventory says"}
 	}
+	if newest := Versions[len(Versions)-1].Version; unknownMajor(a.ForVersion, newest) {
+		return nil, &UsageError{Text: fmt.Sprintf("--for-version: there is no mender-app %s that this app-gen knows: it knows versions %s.x", a.ForVersion, newest), Hint: "leave it out for devices with the present version"}
+	}
 	return list, nil
+}
+
+// unknownMajor reports whether the first number of a version is greater than that of the
+// newest.
+func unknownMajor(v, newest string) bool {
+	major := func(s string) int {
+		first, _, _ := strings.Cut(strings.TrimPrefix(s, "v"), ".")
+		n, err := strconv.Atoi(first)
+		if err != nil {
+			return 0 // a list of features, or none
+		}
+		return n
+	}
+	return major(v) > major(newest)
 }
 
 // lacks reports whether the devices lack a feature.
