@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -169,6 +170,38 @@ func generateCommand() *cobra.Command {
 	return c
 }
 
+// firstPage is what app-gen prints without options, where there is no app-gen.toml.
+const firstPage = `app-gen makes App Artifacts: container images and manifests in one file that Mender
+installs on devices. In a directory with a Compose file:
+
+  app-gen init --device-type TYPE   write app-gen.toml, once
+  app-gen release shop-1            make a release in releases/
+  app-gen release shop-2            the next, as deltas over it
+  app-gen releases                  what each release installs over
+  app-gen inspect FILE.mender       what is in one
+
+app-gen --help has all options and the exit codes.
+`
+
+// releaseCommand is app-gen -n NAME as a verb.
+func releaseCommand() *cobra.Command {
+	c := generateCommand()
+	c.Use, c.Short, c.Example = "release NAME [options]", "make a release: the same as app-gen -n NAME", "  app-gen release shop-2"
+	c.Long = `release makes the artifact NAME, as app-gen -n NAME does with the same options and with
+app-gen.toml.
+
+` + exitText
+	c.Args = exactly(1, "NAME")
+	generate := c.RunE
+	c.RunE = func(c *cobra.Command, args []string) error {
+		if err := c.Flags().Set("artifact-name", args[0]); err != nil {
+			return err
+		}
+		return generate(c, nil)
+	}
+	return c
+}
+
 const (
 	deepDelta    = "deep-delta"
 	decodeBudget = "decode-budget"
@@ -184,7 +217,8 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 	case err != nil:
 		return err
 	case nothing && !configured:
-		return c.Help()
+		_, err := io.WriteString(c.OutOrStdout(), firstPage)
+		return err
 	}
 	if err := f.passthrough(args); err != nil {
 		return err

@@ -68,7 +68,8 @@ func rootCommand() *cobra.Command {
 	root.SilenceUsage = true
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(initCommand(), releasesCommand(), inspectCommand(), diffCommand(), deltaCommand(), manCommand())
+	root.AddCommand(initCommand(), releaseCommand(), releasesCommand(), inspectCommand(), diffCommand(), deltaCommand(), manCommand())
+	groupOptions(root)
 	addCompletions(root)
 	usage.RefuseUnknown(root, func(c *cobra.Command, text, hint string) error {
 		return &usageError{text: text, hint: cmp.Or(hint, "see "+c.CommandPath()+" --help")}
