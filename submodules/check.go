@@ -11,9 +11,9 @@ type Changes struct {
 	Restarts []string `json:"restarts"` // those that run, and would be replaced
 	Keeps    []string `json:"keeps"`    // those that would go on undisturbed
 	Removes  []string `json:"removes"`  // those that the release no longer has
-	// Networks are those that would be made anew; the services on them are among Starts and
-	// Restarts. Volumes are those that stay although the release says otherwise of them:
-	// their data would be lost. Both by their names in the manifests.
+	// Networks would be made anew; their services are among Starts and Restarts. Volumes
+	// stay as they are although the release changes them, because their data would be
+	// lost. Both lists have the names in the manifests.
 	Networks []string `json:"networks,omitempty"`
 	Volumes  []string `json:"volumes,omitempty"`
 	// HealthyWithin is how long the release would have to become healthy, in seconds; 0 if

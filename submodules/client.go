@@ -10,9 +10,8 @@ import (
 	"strings"
 )
 
-// Caller makes the calls of one sub-module. *Module runs a process for each. A
-// caller around another one can add to each call what all of them need, such as a
-// deadline.
+// Caller makes the calls of one sub-module. *Module runs a process for each. A Caller
+// that wraps another one can add what every call needs, such as a deadline.
 type Caller interface {
 	// Call calls a verb and returns its output, also if the call fails. If the
 	// request has a Stdout, the output goes there instead. An exit code other than 0
@@ -283,9 +282,10 @@ func (c Client) Status(ctx context.Context, r Request) (Status, error) {
 	return object[Status](ctx, c, VerbStatus, &statusRequest{Request: r})
 }
 
-// Statuses calls each for applications, as soon as the sub-module reports one (feature
-// statuses/1). r applies to all; its App and Components are ignored. An application
-// without a status is left out: asking about it alone returns its error.
+// Statuses asks about several applications in one call (feature statuses/1), and calls
+// each with a status as soon as the sub-module reports it. r applies to all of them; its
+// App and Components are ignored. An application without a status is left out: asking
+// about it alone returns its error.
 func (c Client) Statuses(ctx context.Context, r Request, apps []string, each func(app string, s Status)) error {
 	if len(apps) > MaxApps {
 		return fmt.Errorf("%s: %d applications in one call, the most is %d", VerbStatus, len(apps), MaxApps)
@@ -312,7 +312,7 @@ func (c Client) Statuses(ctx context.Context, r Request, apps []string, each fun
 	})
 }
 
-// Logs calls each for the lines of the services' logs (feature logs/1). An error of
+// Logs calls each for every line of the services' logs (feature logs/1). An error of
 // each ends the call and is returned.
 func (c Client) Logs(ctx context.Context, r LogsRequest, each func(LogLine) error) error {
 	return c.stream(ctx, VerbLogs, &r, maxLogLine, func(text []byte) error {
@@ -324,8 +324,9 @@ func (c Client) Logs(ctx context.Context, r LogsRequest, each func(LogLine) erro
 	})
 }
 
-// stream calls a verb and each for the lines of its reply while they are written, of
-// at most so many bytes. An error of each ends the call and is returned.
+// stream calls a verb, and each for every line of its reply as soon as it is written. most
+// is the maximum size of a line in bytes. An error of each ends the call and is
+// returned.
 func (c Client) stream(ctx context.Context, verb string, r AnyRequest, most int, each func(line []byte) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

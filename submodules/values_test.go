@@ -26,5 +26,5 @@ func TestValues(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	_, err = ReadValues(t.TempDir())
-	require.ErrorContains(t, err, "is not a file")
+	require.ErrorContains(t, err, "is a directory, not a file")
 }
