@@ -88,18 +88,23 @@ func (t *Tree) MetaData() ([]byte, error) {
 
 // Provides is what the client records when it commits the payload; nil if there is
 // nothing, or if it is larger than 64 KiB or cannot be read.
-func (t *Tree) Provides() map[string]string {
+func (t *Tree) Provides() map[string]string { return t.typeInfo().Provides }
+
+// ClearsProvides are patterns of what the client then removes from its records; nil as for
+// Provides.
+func (t *Tree) ClearsProvides() []string { return t.typeInfo().Clears }
+
+type typeInfo struct {
+	Provides map[string]string `json:"artifact_provides"`
+	Clears   []string          `json:"clears_artifact_provides"`
+}
+
+func (t *Tree) typeInfo() (info typeInfo) {
 	data, err := readBounded(filepath.Join(t.dir, "header", "type-info"), maxValue)
-	if err != nil {
-		return nil
+	if err != nil || json.Unmarshal(data, &info) != nil {
+		return typeInfo{}
 	}
-	var info struct {
-		Provides map[string]string `json:"artifact_provides"`
-	}
-	if json.Unmarshal(data, &info) != nil {
-		return nil
-	}
-	return info.Provides
+	return info
 }
 
 // Files returns the directory with the payload's files, if the client stored them

@@ -305,7 +305,7 @@ func (from *restoring) check(ctx context.Context, h *mender.Header) error {
 		return err
 	}
 	e := from.p.engine()
-	e.Trust = from.p.config.Signatures.Trust("")
+	e.Trust = from.p.config.Signatures.TrustWithin("", device.ReachSeen(h))
 	found, err := e.Check(ctx, h.Name, meta, deploy.Manifests{Lacking: "they come with the data"})
 	if err != nil {
 		return err

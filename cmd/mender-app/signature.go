@@ -105,7 +105,7 @@ func (c signatureCheck) open(in io.Reader) (r *mender.Reader, signature, err err
 		return r, signature, err
 	}
 	if meta, _, err := artifact.ParseMetadata(r.Header().MetaData); err == nil {
-		signature = device.MayReplace(c.keys, r.Header().SignedBy, meta.ApplicationName)
+		signature = device.MayInstall(c.keys, r.Header(), meta.ApplicationName)
 	}
 	return r, signature, nil
 }
@@ -121,7 +121,7 @@ func openArtifact(in io.Reader, keys []device.Trusted) (*mender.Reader, error) {
 	if err != nil {
 		return nil, err
 	}
-	return r, device.MayReplace(keys, r.Header().SignedBy, meta.ApplicationName)
+	return r, device.MayInstall(keys, r.Header(), meta.ApplicationName)
 }
 
 // RepairSource reads an artifact that a repair takes layers from. If keys are

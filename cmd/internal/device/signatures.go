@@ -7,11 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/statement"
@@ -231,6 +233,98 @@ func MayReplace(keys []Trusted, signer crypto.PublicKey, application string) err
 		return fmt.Errorf("%w: the key %s may not sign for application %q, which other keys are bound to", client.ErrRefused, name, application)
 	}
 	return fmt.Errorf("%w: the key %s may not sign for application %q, only for %s", client.ErrRefused, name, application, strings.Join(may, ", "))
+}
+
+// Reach is what an artifact changes beside its payload: what the client records of the device,
+// and state scripts.
+type Reach struct {
+	Provides map[string]string
+	Clears   []string // patterns
+	Group    string
+	Scripts  []string
+}
+
+// ReachSeen is what the update module sees of it, whoever calls it.
+func ReachSeen(h *mender.Header) Reach { return Reach{Provides: h.Provides, Clears: h.ClearsProvides} }
+
+// ReachOf is the reach of an artifact.
+func ReachOf(h *mender.Header) Reach {
+	return Reach{Provides: h.Provides, Clears: h.ClearsProvides, Group: h.Group, Scripts: h.Scripts}
+}
+
+// outside says what of it is not about an application alone; "" for nothing.
+func (r Reach) outside(application string) string {
+	// FILESYSTEM.APPLICATION.NAME, as app-gen writes it; the last part may be a pattern.
+	own := func(key string) bool {
+		filesystem, rest, _ := strings.Cut(key, ".")
+		name, ok := strings.CutPrefix(rest, application+".")
+		return ok && filesystem != "" && name != "" && !strings.ContainsAny(filesystem, "*?[\\") && !strings.Contains(name, ".")
+	}
+	for _, key := range slices.Sorted(maps.Keys(r.Provides)) {
+		if !own(key) {
+			return "it provides " + clip.Text(key)
+		}
+	}
+	for _, pattern := range r.Clears {
+		if !own(pattern) {
+			return "it clears the provides " + clip.Text(pattern)
+		}
+	}
+	switch {
+	case r.Group != "":
+		return "it sets the artifact group " + clip.Text(r.Group)
+	case len(r.Scripts) > 0:
+		return "it has state scripts"
+	}
+	return ""
+}
+
+// within returns a client.ErrRefused if the key that signed an artifact is bound to
+// applications and the artifact does something beside its own.
+func within(keys []Trusted, signer crypto.PublicKey, application string, r Reach) error {
+	for _, k := range keys {
+		if public, ok := k.Public.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(signer) {
+			continue
+		}
+		if len(k.Applications) == 0 || slices.Contains(k.Applications, "*") {
+			return nil
+		}
+	}
+	if what := r.outside(application); what != "" {
+		return fmt.Errorf("%w: %s, and the key that signed it is bound to applications: it may only provide and clear FILESYSTEM.%s.NAME", client.ErrRefused, what, application)
+	}
+	return nil
+}
+
+// MayInstall returns a client.ErrRefused unless the signer of an artifact is one of the keys,
+// may sign for the application, and may do what else the artifact does.
+func MayInstall(keys []Trusted, h *mender.Header, application string) error {
+	if err := MayReplace(keys, h.SignedBy, application); err != nil {
+		return err
+	}
+	return within(keys, h.SignedBy, application, ReachOf(h))
+}
+
+// TrustWithin is Trust, and refuses what is not of the application alone if keys are bound.
+func (s Signatures) TrustWithin(artifactSigner string, r Reach) func(application string, st *statement.Signed) error {
+	trust := s.Trust(artifactSigner)
+	return func(application string, st *statement.Signed) error {
+		if err := trust(application, st); err != nil || !s.Bound {
+			return err
+		}
+		keys, err := ReadKeys(s.Keys)
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrUsage, err)
+		}
+		if key, err := mender.LoadPublicKey([]byte(artifactSigner)); artifactSigner != "" && err == nil {
+			return within(keys, key, application, r)
+		}
+		k, err := StatementKey(keys, application, st)
+		if err != nil {
+			return err
+		}
+		return within(keys, k.Public, application, r)
+	}
 }
 
 // Trust returns the check that the update module makes before it reads a payload:

@@ -140,7 +140,7 @@ func (s *stagedArtifacts) artifact(r *mender.Reader, keys []Trusted) (*openedArt
 	}
 	signer := ""
 	if len(keys) > 0 {
-		if err := MayReplace(keys, h.SignedBy, meta.ApplicationName); err != nil {
+		if err := MayInstall(keys, h, meta.ApplicationName); err != nil {
 			return nil, err
 		}
 		if signer, err = mender.EncodePublicKey(h.SignedBy); err != nil {
