@@ -212,9 +212,16 @@ func Provides(version string) map[string]string {
 // Mender runs the Mender client and requires that it succeeds.
 func Mender(t *testing.T, d *bed.Device, args ...string) {
 	t.Helper()
+	MenderSays(t, d, args...)
+}
+
+// MenderSays is Mender. It returns the client's output.
+func MenderSays(t *testing.T, d *bed.Device, args ...string) string {
+	t.Helper()
 	r, err := d.Mender(args...)
 	require.NoError(t, err)
 	require.Zero(t, r.Code, "mender %s\n%s", strings.Join(args, " "), r.Output())
+	return r.Output()
 }
 
 // MenderFails runs the Mender client, requires that it fails, and returns its

@@ -109,7 +109,30 @@ func TestEngineHasLostSomething(t *testing.T) {
 		require.NoError(t, <-started)
 		e2e.Settled(t, d, w, "1")
 	})
+	t.Run("a deleted bridge", func(t *testing.T) {
+		d.MustRun(t, "bash", "-ec", "docker stop -t 1 shop-web-1 shop-stock-1; ip link delete docker0; ip link delete br-$(docker network ls --no-trunc -q -f name=shop_default | cut -c1-12)")
+		d.MustRun(t, "mender-app", "start", "shop")
+		e2e.Settled(t, d, w, "1")
+		updated(t)
+	})
+	t.Run("a dangling endpoint", func(t *testing.T) {
+		d.CrashEngine() // the database of networks goes on to have the containers' connections
+		d.MustRun(t, "bash", "-ec", "pkill -9 containerd-shim; rm -rf /var/lib/docker/containers/*")
+		require.NoError(t, d.StartEngine())
+		updated(t)
+	})
 	e2e.Visit(t, d, "2")
+	t.Run("a deleted volume", func(t *testing.T) {
+		require.NoError(t, d.StopEngine())
+		d.MustRun(t, "rm", "-r", "/var/lib/docker/volumes/shop_counts")
+		require.NoError(t, d.StartEngine())
+		said := e2e.MenderSays(t, d, "install", files["2"])
+		require.Contains(t, said, "the engine has lost the volume shop_counts, and with it its data: it is made again, empty")
+		e2e.Says(t, w, "web 2")
+		e2e.Visit(t, d, "1")
+		e2e.Mender(t, d, "rollback")
+		e2e.Settled(t, d, w, "1")
+	})
 }
 
 // A first installation that fails leaves nothing, also where Compose made no container, and
