@@ -94,6 +94,11 @@ func NewLoadRequest(r submodules.LoadRequest) (LoadRequest, error) {
 	if err := CheckName(r.URL); err != nil {
 		return q, err
 	}
+	for _, url := range []string{r.URL, r.CurrentURL} {
+		if err := checkSum(url); err != nil {
+			return q, err
+		}
+	}
 	var err error
 	if q.Want, err = Wanted(r.Request, r.URL); err != nil {
 		return q, err
@@ -114,6 +119,18 @@ func NewLoadRequest(r submodules.LoadRequest) (LoadRequest, error) {
 		}
 	}
 	return q, nil
+}
+
+// checkSum refuses a URL that ends in a sum that is not a SHA-256.
+func checkSum(url string) error {
+	i := strings.LastIndexByte(url, '@')
+	if i < 0 {
+		return nil
+	}
+	if err := digest.Digest(url[i+1:]).Check(); err != nil {
+		return submodules.Mark(fmt.Errorf("component %s: its sum must be a SHA-256: %w", url, err), submodules.ErrUsage)
+	}
+	return nil
 }
 
 // Wanted returns the identity of the image url: that of the release's

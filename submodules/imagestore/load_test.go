@@ -36,8 +36,13 @@ func TestNewLoadRequest(t *testing.T) {
 		"docker.io/mender-app.local/shop:1": submodules.ErrContent,
 		"Mender-App.Local:443/shop:1":       submodules.ErrContent,
 		"web@sha256:12":                     submodules.ErrUsage,
+		"web:1@sha512:" + d("1").Hex():      submodules.ErrUsage,
+		"web@md5:d41d8cd98f00b204":          submodules.ErrUsage,
 	} {
 		_, err := NewLoadRequest(submodules.LoadRequest{Request: submodules.Request{App: "depot"}, URL: url})
 		require.ErrorIs(t, err, want, url)
 	}
+	_, err = NewLoadRequest(submodules.LoadRequest{Request: submodules.Request{App: "depot"}, URL: "web:2", CurrentURL: "web:1@sha512:12"})
+	require.ErrorIs(t, err, submodules.ErrUsage)
+	require.ErrorContains(t, err, "component web:1@sha512:12: its sum must be a SHA-256")
 }

@@ -1,6 +1,7 @@
 package docker
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -15,6 +16,7 @@ import (
 	"github.com/docker/docker/client"
 	"golang.org/x/sys/unix"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
@@ -158,15 +160,22 @@ func (t target) Room(ctx context.Context) (int64, error) {
 // Save implements imagestore.Target.
 func (t target) Save(ctx context.Context, ref string) (*os.File, int64, error) {
 	// The shell reference ran `docker save` with the tag. With the ID, the archive
-	// would have no tag, and its bytes would differ.
+	// would have no tag, and its bytes would differ. So it is for an image that the
+	// manifests name by its digest: that has no tag.
 	ref, want := submodules.SplitURL(ref)
 	img, err := t.e.Inspect(ctx, ref)
+	if err == nil && want != "" && !img.isKnownBy(want) {
+		err = imagestore.OtherImage(ref, want, img.Config)
+	}
+	if want != "" && errors.Is(err, submodules.ErrNotFound) {
+		pinned, other := t.e.pinned(ctx, want)
+		if other != nil {
+			return nil, 0, cmp.Or(err, other)
+		}
+		ref, err = pinned.ID, nil
+	}
 	if err != nil {
 		return nil, 0, err
-	}
-	known := slices.ContainsFunc(img.Tags, func(t string) bool { return imagestore.IsManifestRef(t, want) })
-	if want != "" && want != img.Config && want.String() != img.ID && !known {
-		return nil, 0, imagestore.OtherImage(ref, want, img.Config)
 	}
 	name, err := t.e.spool(ctx, ref, t.tempDir)
 	if err != nil {
@@ -288,4 +297,23 @@ func (e *Engine) dirs(ctx context.Context) ([]string, error) {
 		}
 	}
 	return dirs, nil
+}
+
+// isKnownBy reports whether a digest is of the image's config or manifest, or the engine's
+// ID of it.
+func (img Image) isKnownBy(d digest.Digest) bool {
+	return d == img.Config || d.String() == img.ID ||
+		slices.ContainsFunc(img.Tags, func(t string) bool { return imagestore.IsManifestRef(t, d) })
+}
+
+// pinned finds the image that a digest is of, whatever its names are.
+func (e *Engine) pinned(ctx context.Context, d digest.Digest) (Image, error) {
+	all, err := e.all(ctx)
+	if err != nil {
+		return Image{}, err
+	}
+	if i := slices.IndexFunc(all, func(img Image) bool { return img.isKnownBy(d) }); i >= 0 {
+		return all[i], nil
+	}
+	return Image{}, submodules.Mark(fmt.Errorf("image %s: %w", d, errNoImage), submodules.ErrNotFound)
 }
