@@ -130,8 +130,8 @@ func (s *session) named(img docker.Image) (urls []string) {
 }
 
 // urls returns the names of an image, at least one: those of the release; else the
-// tags under which containers run it; else its first tag; else the application's own
-// reference, or what a container says.
+// tags under which containers run it; else its first tag; else the application's
+// name with the image's digest, or what a container says.
 func (s *session) urls(img docker.Image, containers []string) []string {
 	if urls := s.named(img); len(urls) > 0 {
 		return urls
@@ -150,8 +150,8 @@ func (s *session) urls(img docker.Image, containers []string) []string {
 			return []string{t}
 		}
 	}
-	if ref, ok := img.OwnRef(s.req.App); ok && len(containers) == 0 {
-		return []string{ref}
+	if _, ok := img.OwnRef(s.req.App); ok && len(containers) == 0 {
+		return []string{s.req.App + "@" + img.Config.String()} // LOAD takes no own reference
 	}
 	return containers[:1]
 }

@@ -351,6 +351,26 @@ func TestNeighbours(t *testing.T) {
 	require.Len(t, list, 1)
 }
 
+// What LIST prints of an image that was loaded by its digest, LOAD, SAVE and DELETE take.
+func TestListsNamesThatLoadTakes(t *testing.T) {
+	b := newBench(t)
+	img, comp := b.image("1")
+	pinned := b.app + "-web@" + comp.Digest.String()
+	bare := submodules.Request{App: b.app}
+	require.NoError(t, b.mod.Load(t.Context(), submodules.LoadRequest{Request: bare, URL: pinned, Path: b.archive(img, b.app+"-other:9")}))
+	list, err := b.mod.List(t.Context(), bare)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	listed := list[0].URL
+	require.Contains(t, listed, "@"+comp.Digest.String())
+	require.NoError(t, b.mod.Load(t.Context(), submodules.LoadRequest{Request: bare, URL: listed, Path: os.DevNull}), "it is present")
+	require.NoError(t, b.mod.Save(t.Context(), submodules.SaveRequest{Request: bare, URL: listed, Path: filepath.Join(t.TempDir(), "image.tar")}))
+	require.NoError(t, b.mod.Delete(t.Context(), submodules.DeleteRequest{Request: bare, URL: listed}))
+	list, err = b.mod.List(t.Context(), bare)
+	require.NoError(t, err)
+	require.Empty(t, list)
+}
+
 // One image under two names: both are pinned, told of, and go one by one.
 func TestSeveralNames(t *testing.T) {
 	b := newBench(t)
