@@ -90,7 +90,14 @@ func (s *session) projectContainers(ctx context.Context, p *project) ([]containe
 	if err != nil {
 		return nil, err
 	}
-	return s.inspect(ctx, s.from(p.dir, list))
+	return s.inspect(ctx, s.ofProject(p, list))
+}
+
+// ofProject returns those of the containers that are the project's, and run from its
+// directory or were taken over.
+func (s *session) ofProject(p *project, list []container.Summary) []container.Summary {
+	list = slices.DeleteFunc(slices.Clone(list), func(c container.Summary) bool { return c.Labels[labelProject] != p.name })
+	return s.from(p.dir, list)
 }
 
 // done returns the jobs among the services whose containers, as many as the service has,

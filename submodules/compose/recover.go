@@ -51,27 +51,27 @@ type inventory struct {
 	copies string
 }
 
-// takeInventory asks the engine what it has.
-func (s *session) takeInventory(ctx context.Context, p *project) (inv inventory, err error) {
+// takeInventory asks the engine what it has, and inspects the containers of the project.
+func (s *session) takeInventory(ctx context.Context, p *project) (inv inventory, mine []container.InspectResponse, err error) {
 	inv = inventory{networks: map[string]bool{}, volumes: map[string]bool{}, containers: map[string]bool{}, users: map[string]int{}}
 	cli := s.engine.Client()
 	nets, err := cli.NetworkList(ctx, network.ListOptions{})
 	if err != nil {
-		return inv, fmt.Errorf("list networks: %w", err)
+		return inv, nil, fmt.Errorf("list networks: %w", err)
 	}
 	for _, n := range nets {
 		inv.networks[n.ID], inv.networks[n.Name] = true, true // Podman's containers have the name as an ID
 	}
 	vols, err := cli.VolumeList(ctx, volume.ListOptions{})
 	if err != nil {
-		return inv, fmt.Errorf("list volumes: %w", err)
+		return inv, nil, fmt.Errorf("list volumes: %w", err)
 	}
 	for _, v := range vols.Volumes {
 		inv.volumes[v.Name] = true
 	}
 	all, err := s.containers(ctx, "")
 	if err != nil {
-		return inv, err
+		return inv, nil, err
 	}
 	for _, c := range all {
 		inv.containers[c.ID] = true
@@ -82,7 +82,8 @@ func (s *session) takeInventory(ctx context.Context, p *project) (inv inventory,
 	if c, err := p.copies(s.req.App); err == nil && c != nil && strings.HasPrefix(s.engine.Host(), "unix://") {
 		inv.copies = c.base
 	}
-	return inv, nil
+	mine, err = s.inspect(ctx, s.ofProject(p, all))
+	return inv, mine, err
 }
 
 // remedy says what a container needs, and why. Its service's definition may have changed:
@@ -186,16 +187,7 @@ func (s *session) restore(ctx context.Context, pl *plan, before map[string]int, 
 	if err := s.freeNames(ctx, pl, said); err != nil {
 		return nil, err
 	}
-	inv, err := s.takeInventory(ctx, pl.project)
-	if err != nil {
-		return nil, err
-	}
-	list, err := s.containers(ctx, labelProject+"="+pl.name)
-	if err != nil {
-		return nil, err
-	}
-	list = s.from(pl.dir, list)
-	full, err := s.inspect(ctx, list)
+	inv, full, err := s.takeInventory(ctx, pl.project)
 	if err != nil {
 		return nil, err
 	}
@@ -452,15 +444,7 @@ func recoverable(said string) bool {
 // has lost something of it. up succeeded or failed; where it succeeded, each container has
 // all networks of its service.
 func (s *session) incomplete(ctx context.Context, pl *plan, succeeded bool) (services []string, err error) {
-	inv, err := s.takeInventory(ctx, pl.project)
-	if err != nil {
-		return nil, err
-	}
-	list, err := s.containers(ctx, labelProject+"="+pl.name)
-	if err != nil {
-		return nil, err
-	}
-	full, err := s.inspect(ctx, s.from(pl.dir, list))
+	inv, full, err := s.takeInventory(ctx, pl.project)
 	if err != nil {
 		return nil, err
 	}
