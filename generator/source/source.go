@@ -65,6 +65,9 @@ func (s Spec) String() string {
 func Parse(s string) (Spec, error) {
 	kind, rest, ok := cutKind(s)
 	if !ok {
+		if word, file, found := strings.Cut(s, ":"); found && !strings.ContainsAny(word, "/.") && !strings.HasPrefix(file, "//") && (isPath(file) || exists(file)) {
+			return Spec{}, &Error{Text: fmt.Sprintf("%q: there is no kind of source %s:", s, word), Hint: kindsHint}
+		}
 		ref, url, _ := strings.Cut(s, "=")
 		spec := Spec{Kind: Registry, Ref: strings.TrimPrefix(ref, "docker://"), URL: url}
 		if _, err := name.ParseReference(spec.Ref); err != nil || ref == "" || isPath(ref) {
@@ -147,6 +150,9 @@ func cutKind(s string) (Kind, string, bool) {
 	}
 	return "", "", false
 }
+
+// kindsHint names the kinds to whoever wrote that of another tool, such as dir: or tarball:.
+const kindsHint = "there are docker-archive:FILE, oci:DIR-or-FILE, mender:FILE and docker-daemon:REF; a reference in a registry has none"
 
 func exists(path string) bool {
 	_, err := os.Stat(path)

@@ -77,6 +77,8 @@ func TestParse(t *testing.T) {
 		"web:1=":                  `"" is not a name for an image`,
 		"web:1=A B":               "is not a name for an image",
 		"docker-archive:":         "names no file",
+		"dir:/srv/web":            "there is no kind of source dir:",
+		"tarball:./web.tar":       "there is no kind of source tarball:",
 		"docker-daemon:A B":       "not an image reference",
 		"oci::latest":             "names no file",
 		"web:1=w@sha256:" + hex64: "by its digest alone",
