@@ -172,6 +172,9 @@ func (s *session) checkOne(ctx context.Context, r *release, p *planned, inv *inv
 	if err == nil && p.live != nil && !p.live.stopped && !p.live.ending {
 		p.same = contentOf(o) == p.live.content
 		p.samePods = podsOf(o) == p.live.pods
+		if !p.samePods && keepsPods(p.Kind) && inv.find(p.id) != nil {
+			p.replace = true
+		}
 	}
 	if err != nil && p.live != nil && once(p.Kind) && apierrors.IsInvalid(err) && immutable(err) && inv.find(p.id) != nil {
 		p.replace = true
@@ -185,6 +188,9 @@ func (s *session) checkOne(ctx context.Context, r *release, p *planned, inv *inv
 
 // once reports whether objects of a kind run once: a changed one must be recreated.
 func once(kind string) bool { return kind == "Job" || kind == "Pod" }
+
+// keepsPods reports whether a kind keeps the pods that it has when its template changes.
+func keepsPods(kind string) bool { return kind == "ReplicaSet" || kind == "ReplicationController" }
 
 func immutable(err error) bool {
 	return strings.Contains(err.Error(), "immutable") || strings.Contains(err.Error(), "may not change fields") ||

@@ -169,8 +169,12 @@ func unfinished(o *unstructured.Unstructured) bool {
 	return !suspended
 }
 
-// status is kstatus, except for a claim that by design waits for its first consumer.
+// status is kstatus, except for a claim that by design waits for its first consumer, and for
+// a ReplicationController, of which kstatus knows nothing.
 func (s *session) status(ctx context.Context, o *unstructured.Unstructured) (status.Status, string, error) {
+	if o.GetKind() == "ReplicationController" && o.GetDeletionTimestamp() == nil {
+		return controllerStatus(o)
+	}
 	res, err := status.Compute(o)
 	if err != nil {
 		return status.UnknownStatus, "", err
@@ -188,6 +192,24 @@ func (s *session) status(ctx context.Context, o *unstructured.Unstructured) (sta
 		}
 	}
 	return res.Status, res.Message, nil
+}
+
+// controllerStatus is the status of a ReplicationController: all of its pods are ready.
+func controllerStatus(o *unstructured.Unstructured) (status.Status, string, error) {
+	number := func(otherwise int64, fields ...string) int64 {
+		if n, ok, err := unstructured.NestedInt64(o.Object, fields...); ok && err == nil {
+			return n
+		}
+		return otherwise
+	}
+	want := number(1, "spec", "replicas")
+	if number(0, "status", "observedGeneration") < o.GetGeneration() {
+		return status.InProgressStatus, "its controller has not seen it yet", nil
+	}
+	if ready := number(0, "status", "readyReplicas"); ready != want || number(0, "status", "replicas") != want {
+		return status.InProgressStatus, fmt.Sprintf("%d of %d pods are ready", ready, want), nil
+	}
+	return status.CurrentStatus, "", nil
 }
 
 // late returns the error of an exceeded deadline.
