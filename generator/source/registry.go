@@ -466,6 +466,10 @@ func (o *Opener) explain(ctx context.Context, s Spec, err error) error {
 		// registries answer the same for an image that does not exist
 		e.Err = errors.New("the registry refuses: not logged in, or there is no such image")
 		e.Hint = "check the name, and log in with docker login"
+		if user := loginOf(s.Ref); user != "" {
+			e.Err = fmt.Errorf("the registry refuses the login of %s: its password is wrong or has expired, or there is no such image for it", user)
+			e.Hint = "check the name, and log in again with docker login"
+		}
 	case errors.As(err, &status) && status.StatusCode == http.StatusNotFound:
 		e.Err = errors.New("the registry has no such image")
 		e.NotFound = true
@@ -478,6 +482,26 @@ func (o *Opener) explain(ctx context.Context, s Spec, err error) error {
 		e.Hint = "for the file of that name write docker-archive:" + s.Ref + " or oci:" + s.Ref
 	}
 	return e
+}
+
+// loginOf is the user whose credentials a registry was given; "" if it was given none.
+func loginOf(text string) string {
+	ref, err := name.ParseReference(text)
+	if err != nil {
+		return ""
+	}
+	auth, err := authn.DefaultKeychain.Resolve(ref.Context())
+	if err != nil || auth == authn.Anonymous {
+		return ""
+	}
+	c, err := auth.Authorization()
+	if err != nil || *c == (authn.AuthConfig{}) {
+		return ""
+	}
+	if c.Username == "" {
+		return "a token"
+	}
+	return c.Username
 }
 
 func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -214,6 +214,9 @@ func TestRegistryCredentials(t *testing.T) {
 	require.ErrorContains(t, err, "the registry refuses: not logged in")
 
 	config := os.Getenv("DOCKER_CONFIG")
+	require.NoError(t, os.WriteFile(filepath.Join(config, "config.json"), []byte(`{"auths":{"`+host+`":{"auth":"bWU6d3Jvbmc="}}}`), 0o600))
+	_, err = open(t, o, host+"/web:1")
+	require.ErrorContains(t, err, "the registry refuses the login of me: its password is wrong or has expired")
 	require.NoError(t, os.WriteFile(filepath.Join(config, "config.json"), []byte(`{"auths":{"`+host+`":{"auth":"bWU6c2VjcmV0"}}}`), 0o600))
 	f, err := open(t, o, host+"/web:1")
 	require.NoError(t, err)
