@@ -91,10 +91,16 @@ func (s *session) connect(ctx context.Context) error {
 
 // Close implements submodules.Session.
 func (s *session) Close() error {
-	if s.engine == nil {
-		return nil
+	var err error
+	if s.req.TempDir != "" { // what was written for Compose, which may have passwords
+		for _, name := range []string{"mender-app.compose.json", "mender-app.env", "layers"} {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(s.req.TempDir, name)))
+		}
 	}
-	return s.engine.Close()
+	if s.engine != nil {
+		err = errors.Join(err, s.engine.Close())
+	}
+	return err
 }
 
 // Reqs implements submodules.Session. It also makes sure that the engine

@@ -40,7 +40,7 @@ func openDir(path string) (*dir, error) {
 	if err != nil {
 		return nil, &fs.PathError{Op: "open without links", Path: path, Err: err}
 	}
-	defer unix.Close(at)
+	defer func() { _ = unix.Close(at) }()
 	return reopen(at, path)
 }
 
