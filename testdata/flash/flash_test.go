@@ -160,6 +160,7 @@ func TestBytesWritten(t *testing.T) {
 			require.Less(t, c.engine, int64(1<<20), "a file of 10 GB in a few KiB")
 			require.Less(t, c.rss, int64(32<<20))
 			require.Equal(t, before, images())
+			r.MustRun(t, "bash", "-ec", unload, "unload", "1")
 		})
 	}
 }
