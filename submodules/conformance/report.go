@@ -77,7 +77,7 @@ func skipped(format string, args ...any) error {
 
 // excerpt returns the start of a sub-module's output, on one line.
 func excerpt(s string) string {
-	const most = 120 // bytes
+	const most = 400 // bytes: a reason lies at the end of an error
 	s = strings.ToValidUTF8(s, "?")
 	if len(s) > most {
 		s = strings.ToValidUTF8(s[:most], "") + "…"
