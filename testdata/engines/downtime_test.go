@@ -78,6 +78,7 @@ func TestDowntime(t *testing.T) {
 		t.Logf("%s: web was down for %v; from kill to start %v, of which %v to end; docker restart: down for %v", d.Engine,
 			down.Round(time.Millisecond), at["new start"].Sub(at["old kill"]).Round(time.Millisecond),
 			at["old die"].Sub(at["old kill"]).Round(time.Millisecond), restart.Round(time.Millisecond))
+		a.call(nil, "", submodules.VerbPurge, a.name)
 	})
 }
 
