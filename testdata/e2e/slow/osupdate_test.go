@@ -56,4 +56,5 @@ func TestStoreGoesWithTheOS(t *testing.T) {
 			require.Zero(t, r.Code, r.Output())
 		}
 	}
+	d.MustRun(t, "mender-app", "purge", "--force", "shop")
 }

@@ -24,7 +24,7 @@ func TestOtherUserCannotBlock(t *testing.T) {
 	e2e.Mender(t, d, "commit")
 	e2e.Mender(t, d, "install", e2e.Release(t, d, "2", ""))
 	e2e.Says(t, w, "web 2")
-	d.MustRun(t, "chmod", "0755", filepath.Dir(storeLock))
+	d.MustRun(t, "chmod", "0755", filepath.Dir(filepath.Dir(storeLock)), filepath.Dir(storeLock))
 	d.MustRun(t, "chmod", "0644", storeLock)
 	holder := d.Command(t.Context(), "setpriv", append(nobody, "flock", "--exclusive", storeLock, "sleep", "1000")...)
 	require.NoError(t, holder.Start())
