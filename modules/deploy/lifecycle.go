@@ -108,6 +108,7 @@ func (e *Engine) Restart(ctx context.Context, name, service string) error {
 		return err
 	}
 	defer release()
+	defer e.hooks().DropHandover(t.a)
 	if t.a.Stopped {
 		return unfit("%s is stopped: mender-app start %s starts it", name, name)
 	}
@@ -132,7 +133,7 @@ func (e *Engine) Restart(ctx context.Context, name, service string) error {
 		req := t.request()
 		req.Disabled = append(slices.Clone(req.Disabled), service) // its containers are removed
 		err = t.client().Start(ctx, req)
-		t.a.Deciding = true
+		t.a.Deciding = true // the call ended it, and the service is still to be started
 	}
 	return errors.Join(err, t.startAgain(context.WithoutCancel(ctx), false))
 }
