@@ -119,6 +119,11 @@ check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short 
 sizes: cross-arm-v7 # hold the sizes of the device's programs
 	testdata/sizes $(BUILD)/linux-arm-v7
 
+.PHONY: notices
+notices: # write packaging/THIRD-PARTY-NOTICES, the licences of the modules that are linked
+	$(GO) run ./packaging/notices >packaging/THIRD-PARTY-NOTICES.new
+	mv packaging/THIRD-PARTY-NOTICES.new packaging/THIRD-PARTY-NOTICES
+
 .PHONY: setup
 setup: # install what tests and demo need (Debian, as root; SETUP=no leaves the machine alone)
 	@if [ "$(SETUP)" != no ]; then testdata/bed/setup; fi

@@ -17,6 +17,9 @@ inventory=${modules%/modules/v3}/inventory
 sysusers=${units%/systemd/system}/sysusers.d
 catalog=${units%/system}/catalog
 
+# What the licences of the programs and of what is linked into them ask for.
+documents=${man%/man}/doc/mender-app
+
 # Mender Orchestrator looks for its interfaces here.
 interfaces=${modules%/mender/modules/v3}/mender-orchestrator/interfaces/v1
 
@@ -43,7 +46,8 @@ if [ "$from" = --remove ]; then
 		rm -f "$units/$unit" "$units/multi-user.target.wants/$unit"
 	done
 	rm -f "$sysusers/mender-app.conf" "$catalog/mender-app.catalog"
-	rmdir "$units/multi-user.target.wants" "$submodules" "$sysusers" "$catalog" 2>/dev/null || true
+	rm -f "$documents/LICENSE" "$documents/THIRD-PARTY-NOTICES"
+	rmdir "$documents" "$units/multi-user.target.wants" "$submodules" "$sysusers" "$catalog" 2>/dev/null || true
 	exit 0
 fi
 
@@ -90,6 +94,9 @@ for place in $places; do
 	rm -f "$dir/$program"
 	install -m 755 "$from/$program" "$dir/$program"
 done
+
+install -d "$documents"
+install -m 644 "$here/../LICENSE" "$here/THIRD-PARTY-NOTICES" "$documents/"
 
 # Under this second name app installs the artifacts of mender-container-modules, in the
 # place of their own module.
