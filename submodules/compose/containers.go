@@ -84,13 +84,15 @@ func (s *session) owned(all []container.Summary) (ours []container.Summary) {
 // it by hand, and it belongs to no service.
 func oneoff(c container.Summary) bool { return strings.EqualFold(c.Labels[labelOneoff], "true") }
 
-// from returns those of the containers that run from dir, and those that
-// mender-container-modules started: a service that no release changes keeps its
+// from returns those of the containers that are the application's, wherever it runs from,
+// and those that run from dir and are nobody's: somebody called Compose there. So a release
+// replaces one from another directory, and a service that no release changes keeps its
 // container.
 func (s *session) from(dir string, list []container.Summary) []container.Summary {
 	var out []container.Summary
 	for _, c := range list {
-		if (sameDir(c.Labels[labelDir], dir) || s.takenOver(c)) && !oneoff(c) {
+		app, ok := s.owner(c)
+		if !oneoff(c) && (ok && app == s.req.App || !ok && sameDir(c.Labels[labelDir], dir)) {
 			out = append(out, c)
 		}
 	}
@@ -108,12 +110,18 @@ func (s *session) takenOver(c container.Summary) bool {
 }
 
 // manifestsOf returns the directory with the manifests of the application's
-// containers. Those that mender-container-modules started may name one that is gone.
+// containers: that of the newest one, because a release from another directory keeps the
+// containers of services that it does not change. Those that mender-container-modules
+// started may name one that is gone.
 func (s *session) manifestsOf(list []container.Summary) string {
+	dir, made := "", int64(0)
 	for _, c := range list {
-		if !s.takenOver(c) {
-			return c.Labels[labelDir]
+		if !s.takenOver(c) && (dir == "" || c.Created > made) {
+			dir, made = c.Labels[labelDir], c.Created
 		}
+	}
+	if dir != "" {
+		return dir
 	}
 	if _, err := os.Stat(s.req.Dir); s.req.Dir != "" && err == nil {
 		return s.req.Dir

@@ -22,7 +22,7 @@ import (
 type plan struct {
 	*project
 	compose    *command
-	existing   []container.Summary // that run from this directory or were taken over, of any project
+	existing   []container.Summary // the application's, of any project and directory
 	everything []container.Summary // all containers of the engine
 	pins       []pin
 	told       []string // volumes whose loss was said
@@ -330,7 +330,7 @@ func (s *session) repin(ctx context.Context, pl *plan) error {
 	return nil
 }
 
-// tidy removes what older projects of this directory left (a release with another
+// tidy removes what older projects of the application left (a release with another
 // name:), and networks that nobody uses. The release is up already: errors here do
 // not fail it.
 func (s *session) tidy(ctx context.Context, pl *plan) {
@@ -434,6 +434,9 @@ func (s *session) bringUp(ctx context.Context, pl *plan, before map[string]int) 
 	if err := s.up(ctx, pl, before); err != nil {
 		return err
 	}
+	if err := s.moveIn(ctx, pl); err != nil {
+		return err
+	}
 	if err := s.verify(ctx, pl); err != nil {
 		if !s.back {
 			return err
@@ -446,5 +449,34 @@ func (s *session) bringUp(ctx context.Context, pl *plan, before map[string]int) 
 	if err := s.recordEnded(ctx, pl.project); err != nil {
 		s.req.Logf("warning: jobs that nobody waits for will run again: %v", err)
 	}
+	return nil
+}
+
+// moveIn makes the container of one service again if none is from the project's directory:
+// the release came from another directory and changed none of its services, and only by
+// the newest container is the release's directory known later.
+func (s *session) moveIn(ctx context.Context, pl *plan) error {
+	list, err := s.ours(ctx)
+	if err != nil || len(list) == 0 {
+		return err
+	}
+	service := ""
+	for _, c := range list {
+		if s.takenOver(c) || sameDir(c.Labels[labelDir], pl.dir) {
+			return nil
+		}
+		if c.State == container.StateRunning && service == "" {
+			service = c.Labels[labelService]
+		}
+	}
+	if service == "" {
+		return nil // jobs that have ended
+	}
+	s.req.Logf("the container of service %s is made again: no other one is from %s", service, pl.dir)
+	said := &tail{log: s.req.Log}
+	if err := s.compose(ctx, pl, said, "--detach", "--no-deps", "--force-recreate", service); err != nil {
+		return fmt.Errorf("docker compose up failed half-way: %w", said.reason(err))
+	}
+	said.flush()
 	return nil
 }
