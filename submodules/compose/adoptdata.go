@@ -15,6 +15,7 @@ import (
 
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/rules"
 )
 
 // Earlier versions let the engine make a directory for data in the release that was current
@@ -308,7 +309,7 @@ func (s *session) hashes(ctx context.Context, pl *plan) (map[string]string, erro
 	if err != nil {
 		return nil, err
 	}
-	out, said := submodules.Capped{Max: maxModel}, &tail{}
+	out, said := submodules.Capped{Max: rules.MaxModel}, &tail{}
 	if err := pl.compose.limited(readProcessor).run(ctx, pl.dir, &out, said, p.args("config", "--hash", "*")...); err != nil {
 		return nil, said.reason(err)
 	}

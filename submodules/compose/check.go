@@ -276,11 +276,11 @@ func (p *project) withoutData(name string) (service, error) {
 	svc := p.model.Services[name]
 	var volumes []mount
 	for _, v := range svc.Volumes {
-		data, err := p.isData(v.text("source"))
+		data, err := p.isData(v.Text("source"))
 		if err != nil {
 			return svc, err
 		}
-		if v.text("type") != "bind" || !data {
+		if v.Text("type") != "bind" || !data {
 			volumes = append(volumes, v)
 		}
 	}

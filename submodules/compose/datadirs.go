@@ -15,6 +15,7 @@ import (
 
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/rules"
 )
 
 // A service may mount a directory beside the Compose files that no release brings, as in
@@ -101,7 +102,7 @@ const maxLooked = 1000
 // younger than its Compose files, by a second at least: then a service wrote them. The
 // kernel keeps the time that is compared; no archive sets it.
 func madeLater(root, dir string) (bool, error) {
-	files, err := findFiles(root)
+	files, err := rules.FindFiles(root)
 	if err != nil {
 		return false, nil // such a release was never started
 	}
@@ -223,11 +224,11 @@ func (c *copies) makeData() error {
 func (p *project) dataDirectories() (list []string, err error) {
 	for _, svc := range p.model.Services {
 		for _, v := range svc.Volumes {
-			rel, err := filepath.Rel(p.dir, v.text("source"))
-			if v.text("type") != "bind" || err != nil || !filepath.IsLocal(rel) || slices.Contains(list, rel) {
+			rel, err := filepath.Rel(p.dir, v.Text("source"))
+			if v.Text("type") != "bind" || err != nil || !filepath.IsLocal(rel) || slices.Contains(list, rel) {
 				continue
 			}
-			switch ok, err := p.isData(v.text("source")); {
+			switch ok, err := p.isData(v.Text("source")); {
 			case err != nil:
 				return nil, err
 			case ok:

@@ -1,44 +1,25 @@
 package compose
 
 import (
-	"errors"
 	"maps"
 	"os"
 	"path/filepath"
 	"sort"
 	"strings"
 
-	"github.com/compose-spec/compose-go/v2/dotenv"
-
 	"github.com/mender-app/mender-app/submodules/compose/programenv"
+	"github.com/mender-app/mender-app/submodules/compose/rules"
 )
 
 // variables are those of the .env in dir and the values of the device, which win; nil if there
 // are none.
 func variables(dir string, values map[string]string) (map[string]string, error) {
-	env, err := shippedEnv(dir)
+	env, err := rules.Variables(dir)
 	if env == nil && len(values) > 0 {
 		env = map[string]string{}
 	}
 	maps.Copy(env, values)
-	return env, err
-}
-
-// shippedEnv reads the .env in dir, nil if there is none. Variables of the caller do
-// not count.
-func shippedEnv(dir string) (map[string]string, error) {
-	text, err := readComposeFile(filepath.Join(dir, ".env"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	env, err := dotenv.ParseWithLookup(strings.NewReader(string(text)), func(string) (string, bool) { return "", false })
-	if err != nil {
-		return nil, invalidFile("%s/.env: %w", dir, err)
-	}
-	return env, nil
+	return env, content(err)
 }
 
 // writeEnv writes the shipped variables for Compose, without those that programs read. It

@@ -7,6 +7,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/rules"
 )
 
 // blame says in an error that the project can be read without the overrides.
@@ -28,7 +29,7 @@ func (s *session) Render(ctx context.Context, _ submodules.Request) ([]byte, err
 	if err != nil {
 		return nil, err
 	}
-	out, said := submodules.Capped{Max: maxModel}, &tail{}
+	out, said := submodules.Capped{Max: rules.MaxModel}, &tail{}
 	if err := pl.compose.limited(readProcessor).run(ctx, pl.dir, &out, said, pl.args("config")...); err != nil {
 		return nil, said.reason(err)
 	}

@@ -62,10 +62,10 @@ func inStore(app, dir string) (bool, error) {
 func (c *copies) volumes(svc service, keep bool) ([]mount, error) {
 	var list []mount
 	for _, v := range svc.Volumes {
-		if v.text("type") != "bind" {
+		if v.Text("type") != "bind" {
 			continue
 		}
-		to, ok, err := c.dataPath(v.text("source"))
+		to, ok, err := c.dataPath(v.Text("source"))
 		switch {
 		case err != nil:
 			return nil, err
@@ -74,7 +74,7 @@ func (c *copies) volumes(svc service, keep bool) ([]mount, error) {
 		case ok:
 			err = c.place(to)
 		default:
-			to, err = c.path(v.text("source"))
+			to, err = c.path(v.Text("source"))
 		}
 		if err != nil {
 			return nil, err

@@ -351,7 +351,7 @@ func (m model) usedVolumes() []string {
 	used := map[string]bool{}
 	for _, svc := range m.Services {
 		for _, v := range svc.Volumes {
-			if key := v.text("source"); v.text("type") == "volume" && m.Volumes[key].Name != "" {
+			if key := v.Text("source"); v.Text("type") == "volume" && m.Volumes[key].Name != "" {
 				used[key] = true
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/rules"
 )
 
 // reader reads projects with the real Compose, which needs no engine for it.
@@ -108,7 +109,7 @@ func TestOutside(t *testing.T) {
 	for _, url := range []string{"https://git.example/x.git", "git@git.example:x.git", "oci://registry.example/x:1", "github.com/x/y"} {
 		t.Run("remote", func(t *testing.T) {
 			r := newReader(t)
-			r.s.set.outside = outsideKinds
+			r.s.set.outside = rules.OutsideKinds
 			r.write(".env", "COMPOSE_EXPERIMENTAL_GIT_REMOTE=true\nCOMPOSE_EXPERIMENTAL_OCI_REMOTE=true\n")
 			r.write("compose.yaml", "include: ['"+url+"']\n"+base)
 			_, err := r.read()
@@ -192,7 +193,7 @@ func TestRefuse(t *testing.T) {
 	}
 	t.Run("ways around", func(t *testing.T) {
 		r := newReader(t)
-		r.s.set.refuse = reachKinds
+		r.s.set.refuse = rules.ReachKinds
 		require.NoError(t, os.Symlink("/", filepath.Join(r.dir, "link")))
 		for _, text := range []string{
 			"services: {web: {image: web, volumes: ['/etc/..:/host']}}",
@@ -230,7 +231,7 @@ func TestProvider(t *testing.T) {
 	for text, refused := range map[string]bool{
 		`{"services": {"stock": {"image": "stock:1"}, "web": {"image": "web:1", "provider": {"type": "/data/mender-app/shop/manifests/evil", "options": {"a": ["b"]}}}}}`: true,
 		`{"services": {"web": {"image": "web:1", "provider": {"type": "model"}}}}`:                                                                                        true,
-		`{"services": {"web": {"image": "web:1", "provider": null}}}`:                                                                                                     false,
+		`{"services": {"web": {"image": "web:1", "provider": null, "models": null}}}`:                                                                                     false,
 		`{"services": {"web": {"image": "web:1"}}}`:                                                                                                                       false,
 	} {
 		p := &project{dir: dir}
@@ -243,6 +244,9 @@ func TestProvider(t *testing.T) {
 		require.ErrorIs(t, err, submodules.ErrContent, text)
 		require.ErrorContains(t, err, "service web has a provider", text)
 	}
+	p := &project{dir: dir}
+	require.NoError(t, json.Unmarshal([]byte(`{"services": {"web": {"image": "web:1", "models": {"llm": null}}}, "models": {"llm": {"model": "ai/x"}}}`), &p.model))
+	require.ErrorContains(t, p.checkModel(settings{}), "service web has models: Compose would run docker model")
 }
 
 // TestAliases: a few lines of YAML do not take the device's memory.

@@ -133,8 +133,8 @@ func ownDirectory(app, dir string) bool {
 func (p *project) mounted(svc service, binds bool) (string, error) {
 	var paths []string
 	for _, v := range svc.Volumes {
-		if v.text("type") == "bind" && binds {
-			paths = append(paths, v.text("source"))
+		if v.Text("type") == "bind" && binds {
+			paths = append(paths, v.Text("source"))
 		}
 	}
 	for _, c := range svc.Configs {

@@ -53,24 +53,24 @@ func checkLayer(o submodules.Override) error {
 		if err := dec.Decode(&doc); errors.Is(err, io.EOF) && some {
 			return nil
 		} else if errors.Is(err, io.EOF) {
-			return invalidFile("override %s is empty", o.Name)
+			return invalid("override %s is empty", o.Name)
 		} else if err != nil {
-			return invalidFile("override %s: %w", o.Name, err)
+			return invalid("override %s: %w", o.Name, err)
 		}
 		for _, key := range slices.Sorted(maps.Keys(doc)) {
 			if !slices.Contains(layerKeys, key) && !strings.HasPrefix(key, "x-") {
-				return invalidFile("override %s has %s: it may have %s", o.Name, key, strings.Join(layerKeys, ", "))
+				return invalid("override %s has %s: it may have %s", o.Name, key, strings.Join(layerKeys, ", "))
 			}
 		}
 		services, ok := doc["services"].(map[string]any)
 		if !ok && doc["services"] != nil {
-			return invalidFile("override %s: services is no mapping", o.Name)
+			return invalid("override %s: services is no mapping", o.Name)
 		}
 		for _, name := range slices.Sorted(maps.Keys(services)) {
 			svc, _ := services[name].(map[string]any)
 			for _, key := range imageKeys {
 				if _, has := svc[key]; has {
-					return invalidFile("override %s: service %s has %s, but the images of a release must come from its artifact", o.Name, name, key)
+					return invalid("override %s: service %s has %s, but the images of a release must come from its artifact", o.Name, name, key)
 				}
 			}
 		}

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"sort"
-	"strings"
 	"time"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/rules"
 )
 
 // project is a Compose project as Compose itself understands its files.
@@ -52,41 +52,23 @@ type model struct {
 	Secrets  map[string]fileObject   `json:"secrets"`
 }
 
+// service is a service as Compose prints it. What app-gen judges too is in rules.Service.
 type service struct {
-	Image         string          `json:"image"`
-	Build         json.RawMessage `json:"build"`
-	PullPolicy    string          `json:"pull_policy"`
-	ContainerName string          `json:"container_name"`
-	Scale         *int            `json:"scale"`
-	Deploy        *struct {
-		Replicas *int `json:"replicas"`
-	} `json:"deploy"`
-	Provider    json.RawMessage       `json:"provider"`
-	Privileged  bool                  `json:"privileged"`
-	Pid         string                `json:"pid"`
-	Ipc         string                `json:"ipc"`
-	VolumesFrom []string              `json:"volumes_from"`
-	NetworkMode string                `json:"network_mode"`
-	Networks    map[string]any        `json:"networks"`
-	PostStart   []hook                `json:"post_start"`
-	PreStop     []hook                `json:"pre_stop"`
-	Labels      map[string]string     `json:"labels"`
-	Volumes     []mount               `json:"volumes"`
-	Configs     []source              `json:"configs"`
-	Secrets     []secretUse           `json:"secrets"`
-	Ports       []json.RawMessage     `json:"ports"`
-	Healthcheck *healthcheck          `json:"healthcheck"`
-	DependsOn   map[string]dependency `json:"depends_on"`
+	rules.Service
+	ContainerName string                `json:"container_name"`
+	Ipc           string                `json:"ipc"`
+	VolumesFrom   []string              `json:"volumes_from"`
+	Labels        map[string]string     `json:"labels"`
+	Configs       []source              `json:"configs"`
+	Secrets       []secretUse           `json:"secrets"`
+	Ports         []json.RawMessage     `json:"ports"`
+	Healthcheck   *healthcheck          `json:"healthcheck"`
+	DependsOn     map[string]dependency `json:"depends_on"`
 
 	CPUSet string `json:"cpuset"` // the processors that it runs on; "" for all
 
 	off      bool // it is switched off
 	reserved bool // it runs on processors that the device reserves
-}
-
-// hook is a command that Compose runs in a service's container.
-type hook struct {
-	Privileged bool `json:"privileged"`
 }
 
 type healthcheck struct {
@@ -124,38 +106,20 @@ const (
 )
 
 // mount is an entry of volumes in its long form.
-type mount map[string]any
-
-func (m mount) text(key string) string {
-	s, _ := m[key].(string)
-	return s
-}
+type mount = rules.Mount
 
 type source struct {
 	Source string `json:"source"`
 }
 
-type fileObject struct {
-	File string `json:"file"`
-}
+type fileObject = rules.File
 
 // containers is the number of containers a service has.
 func (s service) containers() int {
 	if s.off {
 		return 0
 	}
-	return s.replicas()
-}
-
-// replicas is the number of containers that the files give a service.
-func (s service) replicas() int {
-	if s.Scale != nil {
-		return *s.Scale
-	}
-	if s.Deploy != nil && s.Deploy.Replicas != nil {
-		return *s.Deploy.Replicas
-	}
-	return 1
+	return s.Replicas()
 }
 
 // mayEnd reports whether a service may end by itself if its restart policy lets it.
@@ -191,14 +155,39 @@ func (m model) names() []string {
 	return names
 }
 
+// content marks an error that is in the files themselves.
+func content(err error) error {
+	var r *rules.Refused
+	if errors.As(err, &r) {
+		return submodules.Mark(err, submodules.ErrContent)
+	}
+	return err
+}
+
+// rules is the project as far as app-gen judges it too.
+func (m model) rules() *rules.Model {
+	r := &rules.Model{Services: map[string]rules.Service{}, Networks: map[string]rules.Network{}, Volumes: map[string]rules.Volume{}, Configs: m.Configs, Secrets: m.Secrets}
+	for name, s := range m.Services {
+		r.Services[name] = s.Service
+	}
+	for name, n := range m.Networks {
+		r.Networks[name] = rules.Network{Name: n.Name, Driver: n.Driver}
+	}
+	for name, v := range m.Volumes {
+		r.Volumes[name] = rules.Volume{DriverOpts: v.DriverOpts}
+	}
+	return r
+}
+
+// checkModel refuses what a device never runs, and what its operator forbids.
+func (p *project) checkModel(set settings) error {
+	return content(p.model.rules().Check(p.dir, set.rules()))
+}
+
 // invalid is an error in the manifests themselves.
 func invalid(format string, args ...any) error {
 	return submodules.Mark(fmt.Errorf(format, args...), submodules.ErrContent)
 }
-
-// maxModel bounds Compose's output for the files, in bytes: in a few lines of YAML,
-// aliases can name each other many times over.
-const maxModel = 8 << 20
 
 // maxRead bounds how long Compose may take to read the files. A slow device
 // takes some seconds for a large project.
@@ -227,9 +216,9 @@ func (b *bounded) Write(p []byte) (int, error) {
 // installed. existing is the project of the containers that already run from dir, if
 // any. strict refuses files outside the manifests before Compose reads them.
 func (s *session) readProject(ctx context.Context, c *command, dir, existing string, strict bool) (*project, error) {
-	files, err := findFiles(dir)
+	files, err := rules.FindFiles(dir)
 	if err != nil {
-		return nil, err
+		return nil, content(err)
 	}
 	p := &project{dir: dir, files: files, images: map[string]string{}, marked: map[string]bool{}}
 	in, err := inStore(s.req.App, dir)
@@ -254,24 +243,32 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 		return nil, err
 	}
 	if strict {
-		if err := p.checkFiles(s.set, c.environ(), shipped, layers); err != nil {
-			return nil, err
+		env := c.environ()
+		err := rules.CheckFiles(p.dir, p.files, layers, s.set.rules(), func(name string) (string, bool) {
+			if v, ok := env[name]; ok {
+				return v, true
+			}
+			v, ok := shipped[name]
+			return v, ok
+		})
+		if err != nil {
+			return nil, content(err)
 		}
 	}
-	named, err := namesProject(p.dir, p.files)
+	named, err := rules.Named(p.dir, p.files)
 	if err != nil {
-		return nil, err
+		return nil, content(err)
 	}
 	if !named {
 		// A name in the files wins; -p would override it.
 		if p.name = existing; p.name == "" {
-			p.name = nameOfProject(s.req.App)
+			p.name = rules.ProjectName(s.req.App)
 		}
 	}
 	p.files = append(p.files, layers...)
 	readCtx, cancel := context.WithTimeout(ctx, maxRead)
 	defer cancel()
-	out := bounded{Capped: submodules.Capped{Max: maxModel}, full: cancel}
+	out := bounded{Capped: submodules.Capped{Max: rules.MaxModel}, full: cancel}
 	said := &tail{}
 	if err := c.limited(readProcessor).run(readCtx, dir, &out, said, p.args("config", "--format", "json")...); err != nil {
 		switch {
@@ -287,7 +284,7 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 		}
 	}
 	if out.Over {
-		return nil, invalid("the compose files in %s come to more than %d MiB when their aliases and extensions are followed", dir, maxModel>>20)
+		return nil, invalid("the compose files in %s come to more than %d MiB when their aliases and extensions are followed", dir, rules.MaxModel>>20)
 	}
 	if err := json.Unmarshal(out.Bytes(), &p.model); err != nil {
 		return nil, fmt.Errorf("docker compose config: %w", err)
@@ -303,7 +300,7 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 	if err := s.reserve(p, strict); err != nil {
 		return nil, err
 	}
-	return p, p.refuse()
+	return p, content(p.model.rules().CheckServices(p.dir))
 }
 
 // reserve gives services the processors that the device reserves for them. What cannot be
@@ -357,27 +354,4 @@ func (p *project) args(more ...string) []string {
 		args = append(args, "-f", f)
 	}
 	return append(args, more...)
-}
-
-// refuse says what in the project cannot be installed on a device.
-func (p *project) refuse() error {
-	if len(p.model.Services) == 0 {
-		return invalid("the compose files in %s have no service", p.dir)
-	}
-	for _, name := range p.model.names() {
-		svc := p.model.Services[name]
-		// With an image, build: only says how the image was made elsewhere: Compose
-		// is called with --no-build.
-		if svc.Image == "" && len(svc.Build) > 0 && string(svc.Build) != "null" {
-			return invalid("service %s has build: and no image:, and images are not built on the device; name an image that the artifact brings", name)
-		}
-		switch policy := svc.PullPolicy; {
-		case policy == "always", policy == "build", policy == "refresh", policy == "daily", policy == "weekly", strings.HasPrefix(policy, "every_"):
-			return invalid("service %s has pull_policy: %s, and images are not pulled on the device; remove it or say missing", name, policy)
-		}
-		if svc.Image == "" {
-			return invalid("service %s has no image", name)
-		}
-	}
-	return nil
 }

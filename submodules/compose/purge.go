@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/rules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
@@ -143,7 +144,7 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 // projectsOf returns the projects that the application without containers may have had: by
 // its manifests, and by its name.
 func (s *session) projectsOf(ctx context.Context) map[string]bool {
-	projects := map[string]bool{nameOfProject(s.req.App): true}
+	projects := map[string]bool{rules.ProjectName(s.req.App): true}
 	if s.req.Dir == "" {
 		return projects
 	}
@@ -218,8 +219,8 @@ func (s *session) Volumes(ctx context.Context, r submodules.VolumesRequest) ([]s
 	if err != nil {
 		return nil, err
 	}
-	if named, err := namesProject(dir, p.files); err != nil || !named && was != "" && was != nameOfProject(s.req.App) {
-		return nil, cmp.Or(err, invalid("only the containers say that the project is %s, and they are removed: write name: %s into the compose files", was, was))
+	if named, err := rules.Named(dir, p.files); err != nil || !named && was != "" && was != rules.ProjectName(s.req.App) {
+		return nil, cmp.Or(content(err), invalid("only the containers say that the project is %s, and they are removed: write name: %s into the compose files", was, was))
 	}
 	if !strings.HasPrefix(s.engine.Host(), "unix://") {
 		s.req.Logf("the engine is on another machine, and its volumes with it")

@@ -3,10 +3,13 @@ package compose
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/mender-app/mender-app/store/containermodules"
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/compose/rules"
 	"github.com/mender-app/mender-app/submodules/config"
 	"github.com/mender-app/mender-app/submodules/secrets"
 )
@@ -18,8 +21,7 @@ const (
 	defaultLogLines = 20
 )
 
-// confName is the file of the settings, below the configuration directory.
-const confName = "mender-app-docker-compose.conf"
+const confName = rules.ConfName
 
 // settings is mender-app-docker-compose.conf.
 type settings struct {
@@ -91,15 +93,31 @@ func readSettings(getenv func(string) string, warn func(string, ...any)) (settin
 	}
 	s.xdelta3 = f.String("", "XDELTA3_COMMAND", "xdelta3")
 	s.outside = f.Strings("ALLOW_OUTSIDE", "allow_outside")
-	if err := checkWords("ALLOW_OUTSIDE", s.outside, outsideKinds); err != nil {
+	if err := checkWords("ALLOW_OUTSIDE", s.outside, rules.OutsideKinds); err != nil {
 		return s, err
 	}
 	s.refuse = f.Strings("REFUSE", "refuse")
-	if err := checkWords("REFUSE", s.refuse, reachKinds); err != nil {
+	if err := checkWords("REFUSE", s.refuse, rules.ReachKinds); err != nil {
 		return s, err
 	}
 	for _, line := range f.Unknown() {
 		warn("warning: %s", line)
 	}
 	return s, nil
+}
+
+// rules are the settings that app-gen may be asked for too.
+func (s settings) rules() rules.Settings {
+	return rules.Settings{Outside: s.outside, Refuse: s.refuse}
+}
+
+// checkWords refuses unknown words in a setting: a typo must not leave something
+// open.
+func checkWords(key string, words, known []string) error {
+	for _, w := range words {
+		if !slices.Contains(known, w) {
+			return fmt.Errorf("configuration: %s: %q is none of %s", key, w, strings.Join(known, ", "))
+		}
+	}
+	return nil
 }

@@ -1,4 +1,4 @@
-package compose
+package rules
 
 import (
 	"os"
@@ -6,13 +6,11 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/mender-app/mender-app/submodules"
 )
 
 func TestName(t *testing.T) {
 	for app, want := range map[string]string{"shop": "shop", "My App 2": "myapp2", "-_x": "x", "a.b_c-d": "ab_c-d", "ü": "app-c3bc"} {
-		require.Equal(t, want, nameOfProject(app))
+		require.Equal(t, want, ProjectName(app))
 	}
 }
 
@@ -24,7 +22,7 @@ func TestNamed(t *testing.T) {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "compose.yaml")
 		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
-		got, err := namesProject(dir, []string{file})
+		got, err := Named(dir, []string{file})
 		require.NoError(t, err)
 		require.Equal(t, want, got, text)
 	}
@@ -35,22 +33,22 @@ func TestFind(t *testing.T) {
 	write := func(name, text string) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
-	_, err := findFiles(dir)
-	require.ErrorIs(t, err, submodules.ErrContent)
+	_, err := FindFiles(dir)
+	require.ErrorAs(t, err, new(*Refused))
 	write("docker-compose.yml", "")
 	write("compose.override.yml", "")
-	got, err := findFiles(dir)
+	got, err := FindFiles(dir)
 	require.NoError(t, err)
 	require.Equal(t, []string{filepath.Join(dir, "docker-compose.yml"), filepath.Join(dir, "compose.override.yml")}, got)
 	write("compose.yaml", "")
-	got, err = findFiles(dir)
+	got, err = FindFiles(dir)
 	require.NoError(t, err)
 	require.Equal(t, filepath.Join(dir, "compose.yaml"), got[0])
 	write(".env", "# x\nCOMPOSE_PATH_SEPARATOR=,\nexport COMPOSE_FILE=\"a.yml,sub/b.yml\"\n")
-	got, err = findFiles(dir)
+	got, err = FindFiles(dir)
 	require.NoError(t, err)
 	require.Equal(t, []string{filepath.Join(dir, "a.yml"), filepath.Join(dir, "sub/b.yml")}, got)
 	write(".env", "COMPOSE_FILE=/etc/passwd\n")
-	_, err = findFiles(dir)
-	require.ErrorIs(t, err, submodules.ErrContent)
+	_, err = FindFiles(dir)
+	require.ErrorAs(t, err, new(*Refused))
 }

@@ -1,4 +1,4 @@
-package compose
+package rules
 
 import (
 	"errors"
@@ -8,15 +8,11 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/mender-app/mender-app/submodules"
+	"github.com/compose-spec/compose-go/v2/dotenv"
 )
 
 // This file finds and reads the files of a Compose project in a directory, as far as that
 // is needed before Compose itself reads them.
-
-func invalidFile(format string, args ...any) error {
-	return submodules.Mark(fmt.Errorf(format, args...), submodules.ErrContent)
-}
 
 // The files that Compose looks for by default; the first one of each list that
 // exists.
@@ -25,10 +21,10 @@ var (
 	overrideFiles = []string{"compose.override.yml", "compose.override.yaml", "docker-compose.override.yml", "docker-compose.override.yaml"}
 )
 
-// findFiles finds the project's files as Compose does: COMPOSE_FILE in a shipped
+// FindFiles finds the project's files as Compose does: COMPOSE_FILE in a shipped
 // .env, else the default names. They are named on the command line, because Compose
 // does not look for them when it is given the generated file.
-func findFiles(dir string) ([]string, error) {
+func FindFiles(dir string) ([]string, error) {
 	env, err := envValues(dir)
 	if err != nil {
 		return nil, err
@@ -41,7 +37,7 @@ func findFiles(dir string) ([]string, error) {
 		var files []string
 		for _, f := range strings.Split(list, sep) {
 			if !filepath.IsLocal(f) {
-				return nil, invalidFile("COMPOSE_FILE in %s/.env names %q, outside the manifests", dir, f)
+				return nil, refused("COMPOSE_FILE in %s/.env names %q, outside the manifests", dir, f)
 			}
 			files = append(files, filepath.Join(dir, f))
 		}
@@ -56,7 +52,7 @@ func findFiles(dir string) ([]string, error) {
 			}
 		}
 		if i == 0 && len(files) == 0 {
-			return nil, invalidFile("no compose file in %s (compose.yaml, docker-compose.yml, …)", dir)
+			return nil, refused("no compose file in %s (compose.yaml, docker-compose.yml, …)", dir)
 		}
 	}
 	return files, nil
@@ -65,8 +61,8 @@ func findFiles(dir string) ([]string, error) {
 // maxText bounds a Compose or env file that is read here, in bytes.
 const maxText = 4 << 20
 
-// readComposeFile reads a Compose or env file of bounded size.
-func readComposeFile(name string) ([]byte, error) {
+// ReadFile reads a Compose or env file of bounded size.
+func ReadFile(name string) ([]byte, error) {
 	fi, err := os.Stat(name)
 	if err != nil {
 		return nil, err
@@ -79,7 +75,7 @@ func readComposeFile(name string) ([]byte, error) {
 
 // envValues reads the variables in dir's .env that concern the project: COMPOSE_*.
 func envValues(dir string) (map[string]string, error) {
-	b, err := readComposeFile(filepath.Join(dir, ".env"))
+	b, err := ReadFile(filepath.Join(dir, ".env"))
 	if errors.Is(err, os.ErrNotExist) {
 		return nil, nil
 	}
@@ -99,9 +95,9 @@ func envValues(dir string) (map[string]string, error) {
 // A name at the top level of a Compose file, in YAML or JSON.
 var topName = regexp.MustCompile(`(?m)^(?:name|"name"|'name')[ \t]*:|^\{[ \t\r\n]*"name"[ \t\r\n]*:`)
 
-// namesProject reports whether the files name the project: the .env in dir, or a Compose
+// Named reports whether the files name the project: the .env in dir, or a Compose
 // file at its top level.
-func namesProject(dir string, files []string) (bool, error) {
+func Named(dir string, files []string) (bool, error) {
 	env, err := envValues(dir)
 	if err != nil {
 		return false, err
@@ -110,7 +106,7 @@ func namesProject(dir string, files []string) (bool, error) {
 		return true, nil
 	}
 	for _, f := range files {
-		b, err := readComposeFile(f)
+		b, err := ReadFile(f)
 		if errors.Is(err, os.ErrNotExist) {
 			continue // Compose says so better
 		}
@@ -126,11 +122,28 @@ func namesProject(dir string, files []string) (bool, error) {
 
 var notInName = regexp.MustCompile(`[^a-z0-9_-]`)
 
-// nameOfProject makes a project name from an application's name, by Compose's rules.
-func nameOfProject(app string) string {
+// ProjectName makes a project name from an application's name, by Compose's rules.
+func ProjectName(app string) string {
 	name := strings.TrimLeft(notInName.ReplaceAllString(strings.ToLower(app), ""), "_-")
 	if name == "" {
 		return fmt.Sprintf("app-%x", app)
 	}
 	return name
+}
+
+// Variables reads the .env in dir, nil if there is none. Variables of the caller do
+// not count.
+func Variables(dir string) (map[string]string, error) {
+	text, err := ReadFile(filepath.Join(dir, ".env"))
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	env, err := dotenv.ParseWithLookup(strings.NewReader(string(text)), func(string) (string, bool) { return "", false })
+	if err != nil {
+		return nil, refused("%s/.env: %w", dir, err)
+	}
+	return env, nil
 }
