@@ -115,7 +115,7 @@ func (e *Engine) ask(ctx context.Context, a *store.App) error {
 	if err != nil {
 		return err
 	}
-	if err := t.checkOverrides(ctx, a.ReleaseManifests(t.r.ID)); err != nil {
+	if err := t.checkManifests(ctx, a.ReleaseManifests(t.r.ID)); err != nil {
 		return err
 	}
 	if err := e.data(a, false).Check(ctx); err != nil {

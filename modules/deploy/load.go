@@ -82,7 +82,10 @@ func (l *loader) receive(ctx context.Context, payload modules.Streams) error {
 					_, err := io.Copy(io.Discard, counted)
 					return err
 				}
-				return l.manifests(counted)
+				if err := l.manifests(counted); err != nil || images || len(l.header.Meta.Components) == 0 {
+					return err
+				}
+				return l.checkEarly(ctx)
 			}
 			return fmt.Errorf("%w: unexpected file %q", artifact.ErrPayload, s.Name)
 		}()
@@ -107,6 +110,18 @@ func (l *loader) all() error {
 		}
 	}
 	return nil
+}
+
+// checkEarly lets the sub-module refuse manifests that came before the images, so that
+// none is loaded for them. Whatever else goes wrong may be right when the release is
+// installed, and the sub-module is asked again then.
+func (l *loader) checkEarly(ctx context.Context) error {
+	err := l.checkManifests(ctx, l.a.ReleaseManifests(l.r.ID))
+	if err != nil && !errors.Is(err, ErrUnfit) && ctx.Err() == nil {
+		l.e.Log.Warn("the manifests could not be checked yet", "app", l.app, "error", err)
+		return nil
+	}
+	return err
 }
 
 func (l *loader) manifests(r io.Reader) error {

@@ -22,7 +22,7 @@ func (e *Engine) SetOverrides(ctx context.Context, name, text string) error {
 	if text != "" {
 		before := t.a.Overrides
 		t.a.Overrides = &store.Overrides{Text: text, Release: t.a.Current}
-		err := t.checkOverrides(ctx, t.a.ReleaseManifests(t.r.ID))
+		err := t.checkManifests(ctx, t.a.ReleaseManifests(t.r.ID))
 		t.a.Overrides = before
 		if err != nil {
 			return err
@@ -45,23 +45,28 @@ func (t *target) asStarted(ctx context.Context) (bool, error) {
 	return len(c.Starts)+len(c.Restarts)+len(c.Removes) == 0, err
 }
 
-// checkOverrides makes sure that the overrides fit the release in dir.
-func (t *target) checkOverrides(ctx context.Context, dir string) error {
+// checkManifests lets the sub-module check the release in dir as ROLLOUT would, and makes
+// sure that the overrides fit it. A sub-module without the feature check/1 checks
+// manifests in ROLLOUT alone.
+func (t *target) checkManifests(ctx context.Context, dir string) error {
 	layers, err := settings.Layers(t.e.Log, t.e.OverridesDir, t.stored(), t.app, t.r)
 	if err != nil {
 		return unfit("overrides of %s: %w", t.app, err)
 	}
-	if len(layers) == 0 {
-		return nil
-	}
 	if err := settings.LacksOverrides(t.app, layers, t.info, t.r.Orchestrator); err != nil {
 		return unfit("overrides of %s: %w", t.app, err)
+	}
+	if !t.info.Has(submodules.FeatureCheck) {
+		return nil
 	}
 	req := t.request()
 	req.Dir = dir
 	_, err = t.client().Check(ctx, req)
-	if errors.Is(err, submodules.ErrContent) {
+	if errors.Is(err, submodules.ErrContent) && len(layers) > 0 {
 		return unfit("%w", settings.UnfitLayers(t.app, t.r.ID, layers, err))
+	}
+	if errors.Is(err, submodules.ErrContent) {
+		return unfit("%w", err)
 	}
 	return err
 }

@@ -33,6 +33,8 @@ type world struct {
 	running map[string]running
 	// sick are the compose files that never get healthy.
 	sick map[string]bool
+	// unfit are the compose files that CHECK refuses.
+	unfit map[string]bool
 	// fail makes a verb fail, once for each count.
 	fail  map[string]int
 	calls []string
@@ -69,7 +71,7 @@ func newWorld() *world {
 			submodules.FeatureDelta, submodules.FeatureVerify, submodules.FeatureSync, submodules.FeatureRepair, submodules.FeatureStorage,
 		},
 		refs: map[string]map[digest.Digest]bool{}, tags: map[string]digest.Digest{}, content: map[digest.Digest]string{},
-		running: map[string]running{}, sick: map[string]bool{}, fail: map[string]int{},
+		running: map[string]running{}, sick: map[string]bool{}, unfit: map[string]bool{}, fail: map[string]int{},
 	}
 }
 
@@ -496,8 +498,12 @@ func (w *world) Repair(_ context.Context, r submodules.RepairRequest) (apps []st
 	return apps, durable.Point("loaded.REPAIR")
 }
 
-func (w *world) Check(context.Context, submodules.Request) (submodules.Changes, error) {
-	return submodules.Changes{}, nil
+func (w *world) Check(_ context.Context, r submodules.Request) (submodules.Changes, error) {
+	compose, err := os.ReadFile(filepath.Join(r.Dir, "compose.yaml"))
+	if err == nil && w.unfit[string(compose)] {
+		err = submodules.Mark(errors.New("the device has no such network"), submodules.ErrContent)
+	}
+	return submodules.Changes{}, errors.Join(err, w.enter("CHECK", r))
 }
 
 func (w *world) Storage(context.Context, submodules.Request) ([]string, error) {
