@@ -25,6 +25,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/similar"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/render"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -43,6 +44,7 @@ type Result struct {
 	// stay here whole.
 	Manifests  []manifests.Shipped
 	NotShipped []string
+	Rendered   *render.Rendered // nil: the manifests are shipped as they are
 
 	Plan     *Plan  // nil if it is unchanged
 	Sent     []Sent // of each of the plan's components; nil after a dry run
@@ -123,7 +125,7 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	}
 	switch {
 	case dry:
-		return &Result{Path: r.Build.Output, Plan: &p.Plan, Unchanged: kept != nil, Manifests: r.shipped, NotShipped: r.left, Warnings: r.warnings}, nil
+		return &Result{Path: r.Build.Output, Plan: &p.Plan, Unchanged: kept != nil, Manifests: r.shipped, NotShipped: r.left, Rendered: r.rendered, Warnings: r.warnings}, nil
 	case kept != nil:
 		result, err := r.unchanged(ctx, kept, p)
 		return r.finish(result, err)
@@ -146,7 +148,7 @@ func (r *run) finish(result *Result, err error) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	result.Warnings, result.Manifests, result.NotShipped = r.warnings, r.shipped, r.left
+	result.Warnings, result.Manifests, result.NotShipped, result.Rendered = r.warnings, r.shipped, r.left, r.rendered
 	if r.Build.Hold {
 		return result, nil
 	}
@@ -165,6 +167,7 @@ type run struct {
 	notes      []string          // those of the warnings that are no reason to stop
 	tree       string            // the manifests as they are shipped: the manifests directory, or a copy
 	ignore     *manifests.Ignore // what of the manifests directory is not shipped
+	rendered   *render.Rendered  // nil: the manifests are shipped as they are
 	shipped    []manifests.Shipped
 	left       []string       // what of the manifests directory is not shipped, by its names there
 	written    []*output.File // complete files, the artifact last
@@ -355,6 +358,9 @@ func (r *run) readManifests(ctx context.Context) (*manifests.Found, error) {
 	}
 	if err != nil {
 		return nil, r.inManifests(err)
+	}
+	for i := range found.Uses {
+		found.Uses[i].Place = r.rendered.Place(found.Uses[i].Place)
 	}
 	r.warnings, r.notes = append(r.warnings, found.Warnings...), append(r.notes, found.Notes...)
 	if encrypt && len(found.Encrypt) == 0 {

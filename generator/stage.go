@@ -9,7 +9,9 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/render"
 	"github.com/mender-app/mender-app/modules/policy"
 )
 
@@ -71,9 +73,51 @@ func (r *run) openManifests() error {
 		return fmt.Errorf("manifests directory %s is a file", dir)
 	}
 	if r.ignore != nil {
-		return r.inManifests(r.copyManifests("read", r.ignore))
+		if err := r.copyManifests("read", r.ignore); err != nil {
+			return r.inManifests(err)
+		}
+	}
+	if r.Application.Orchestrator == Kubernetes {
+		return r.inManifests(r.renderManifests())
 	}
 	return nil
+}
+
+// renderManifests makes r.tree a copy with plain objects, if a kustomization stands at its
+// top. Beside them it has what the rendering does not look at: the policy, its hooks, and
+// encrypted Secrets at the top.
+func (r *run) renderManifests() error {
+	top, err := render.Top(r.tree)
+	if err != nil || top == "" {
+		return err
+	}
+	shown, err := filepath.Abs(r.Application.ManifestsDir)
+	if err != nil {
+		return err
+	}
+	rendered, err := render.Render(r.tree, shown, top)
+	if err != nil {
+		return err
+	}
+	needs := []string{policyName, policy.HooksDir}
+	entries, err := os.ReadDir(r.tree)
+	if err != nil {
+		return fmt.Errorf("manifests directory: %w", err)
+	}
+	for _, e := range entries {
+		if strings.HasSuffix(e.Name(), names.EncryptedSuffix) {
+			needs = append(needs, e.Name())
+		}
+	}
+	beside, err := (*manifests.Ignore)(nil).Select(r.tree, needs)
+	if err != nil {
+		return err
+	}
+	if err := r.copyManifests("rendered", beside); err != nil {
+		return err
+	}
+	r.rendered, r.ignore = rendered, nil
+	return rendered.Write(r.tree)
 }
 
 // shipManifests makes r.tree a copy with what the device reads and nothing else: build
@@ -191,7 +235,16 @@ func (r *run) changeManifests(used *manifests.Found) error {
 func (r *run) inManifests(err error) error {
 	var e *manifests.Error
 	if errors.As(err, &e) {
-		return &ManifestError{Dir: r.Application.ManifestsDir, Err: e}
+		return &ManifestError{Dir: r.Application.ManifestsDir, Err: r.asRendered(e)}
 	}
 	return err
+}
+
+// asRendered names the file that a rendered object comes from.
+func (r *run) asRendered(e *manifests.Error) *manifests.Error {
+	p := r.rendered.Place(e.Place)
+	if p == e.Place {
+		return e
+	}
+	return &manifests.Error{Place: p, Text: "as rendered: " + e.Text, Hint: e.Hint}
 }

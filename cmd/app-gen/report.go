@@ -19,6 +19,7 @@ import (
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/inspect"
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/render"
 )
 
 // madeDocument is the output of --json for one artifact.
@@ -89,6 +90,7 @@ type planDocument struct {
 	Components []componentDocument `json:"components"`
 	Manifests  []manifests.Shipped `json:"manifests"`
 	NotShipped []string            `json:"not_shipped,omitempty"`
+	Rendered   *render.Rendered    `json:"rendered,omitempty"`
 }
 
 type componentDocument struct {
@@ -104,7 +106,7 @@ type variantDocument struct {
 }
 
 func newPlanDocument(r *generator.Result) planDocument {
-	d := planDocument{Plan: r.Plan, Manifests: r.Manifests, NotShipped: r.NotShipped}
+	d := planDocument{Plan: r.Plan, Manifests: r.Manifests, NotShipped: r.NotShipped, Rendered: r.Rendered}
 	if r.Plan == nil {
 		return d
 	}
@@ -156,15 +158,32 @@ func printPlan(w io.Writer, r *generator.Result) {
 	}
 	t.print()
 	printComponents(w, p.Files)
+	printRendered(w, r.Rendered)
 	m := newColumns(w, "SHIPPED WITH IT", "SIZE")
 	for _, f := range r.Manifests {
 		m.row("manifests/"+f.Path, bytesText(f.Size))
 	}
 	m.print()
-	if len(r.NotShipped) > 0 {
+	switch {
+	case len(r.NotShipped) > 0 && r.Rendered != nil:
+		fmt.Fprintf(w, "not shipped, as the objects are rendered: %s\n", strings.Join(r.NotShipped, ", "))
+	case len(r.NotShipped) > 0:
 		fmt.Fprintf(w, "not shipped, as no service mounts or includes it: %s\n", strings.Join(r.NotShipped, ", "))
 	}
 	printMap(w, "depends", alternatives(p.Depends))
+}
+
+// printRendered prints the objects that were made of a kustomization.
+func printRendered(w io.Writer, r *render.Rendered) {
+	if r == nil {
+		return
+	}
+	t := newColumns(w, "RENDERED FROM "+r.From, "NAMESPACE", "FILE")
+	for i := range r.Objects {
+		o := &r.Objects[i]
+		t.row(o.String(), orDash(o.Namespace), orDash(o.Origin))
+	}
+	t.print()
 }
 
 // printComponents prints the components that are files.
@@ -225,6 +244,7 @@ func printMade(w io.Writer, r *generator.Result, d *inspect.Description) {
 		}
 	}
 	printComponents(w, p.Files)
+	printRendered(w, r.Rendered)
 	fmt.Fprintln(w, manifestsText(manifestsOf(d)))
 	fmt.Fprintf(w, "%s: %s, artifact %s for %s\n", d.Path, bytesText(d.Bytes), d.Name, strings.Join(d.DeviceTypes, ", "))
 }

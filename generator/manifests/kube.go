@@ -32,6 +32,9 @@ var podSpecs = map[string][]string{
 	"CronJob":               {"spec", "jobTemplate", "spec", "template", "spec"},
 }
 
+// kustomizations are the names that kustomize looks for in a directory.
+var kustomizations = []string{"kustomization.yaml", "kustomization.yml", "Kustomization"}
+
 // KubernetesOptions choose how Kubernetes manifests are read.
 type KubernetesOptions struct {
 	Encrypt bool     // find the files of Secrets, to encrypt them; a Secret that cannot be is an error
@@ -41,8 +44,8 @@ type KubernetesOptions struct {
 // Kubernetes reads every .yaml, .yml and .json file below dir and lists the
 // images of the pod specs in them: init, ordinary and ephemeral containers and
 // image volumes of each kind that has pods, also inside a List. An unknown
-// kind is read like a Deployment if it has the same shape. Helm charts and
-// kustomizations are not rendered; a warning names each kustomization.
+// kind is read like a Deployment if it has the same shape. Kustomizations are refused:
+// package render makes objects of the one at the top.
 func Kubernetes(dir string, o KubernetesOptions) (*Found, error) {
 	k := &kube{opts: o}
 	if err := k.read(dir); err != nil {
@@ -125,6 +128,10 @@ func (k *kube) read(dir string) error {
 		if d.IsDir() && path != "." && strings.HasPrefix(d.Name(), ".") {
 			return fs.SkipDir // as a device does
 		}
+		if !d.IsDir() && k.reach == nil && slices.Contains(kustomizations, d.Name()) {
+			return &Error{Place: Place{File: path}, Text: "a kustomization is rendered only at the top of the manifests directory",
+				Hint: "put a kustomization.yaml at the top that names this directory in resources"}
+		}
 		if plain, ok := strings.CutSuffix(path, names.EncryptedSuffix); ok && !d.IsDir() && manifest.IsManifest(plain) {
 			k.found.Encrypted = true
 			k.found.Needs = append(k.found.Needs, path)
@@ -135,6 +142,10 @@ func (k *kube) read(dir string) error {
 		}
 		return nil
 	})
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
 	if err != nil {
 		return fmt.Errorf("manifests directory: %w", err)
 	}
@@ -207,10 +218,6 @@ func (k *kube) object(file string, n *yaml.Node, depth int) error {
 			return nil // data, not a manifest
 		}
 		return &Error{Place: at, Text: "object has no kind", Hint: "is this a Kubernetes manifest?"}
-	}
-	if kind == "Kustomization" {
-		k.found.Warnings = append(k.found.Warnings, at.String()+": kustomizations are not rendered: images they replace are not seen")
-		return nil
 	}
 	if strings.HasSuffix(kind, "List") {
 		items := get(n, "items")

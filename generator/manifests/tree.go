@@ -162,6 +162,15 @@ func AddVariables(dir string, variables []Variable) error {
 	return write(file, []byte(text.String()), 0o644)
 }
 
+// WriteNew writes a new file into a copy.
+func WriteNew(dir, name string, text []byte) error {
+	file := filepath.Join(dir, name)
+	if _, err := os.Lstat(file); err == nil {
+		return &Error{Place: Place{File: name}, Text: "app-gen writes a file of this name", Hint: "give it another name"}
+	}
+	return write(file, text, 0o644)
+}
+
 // write writes a file with these permissions, whatever the umask.
 func write(path string, b []byte, mode fs.FileMode) error {
 	err := os.WriteFile(path, b, 0o600)

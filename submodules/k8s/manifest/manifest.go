@@ -184,7 +184,7 @@ func (r *reader) visit(name string, e fs.DirEntry, err error) error {
 	case !e.Type().IsRegular():
 		return &Error{File: name, Err: errors.New("not a regular file")}
 	case base == "kustomization.yaml" || base == "kustomization.yml":
-		return &Error{File: name, Err: errors.New("kustomize does not run on the device: ship the output of `kubectl kustomize`")}
+		return &Error{File: name, Err: errors.New("kustomize does not run on the device: app-gen renders a kustomization at the top of the manifests directory")}
 	}
 	f, err := r.root.Open(name)
 	if err != nil {
@@ -293,7 +293,7 @@ func (r *reader) object(d document, data []byte, item []int) error {
 		return fail("%s: an encrypted manifest may contain only Secrets", h.Kind)
 	}
 	if strings.HasPrefix(h.APIVersion, "kustomize.config.k8s.io/") {
-		return fail("kustomize does not run on the device: ship the output of `kubectl kustomize`")
+		return fail("kustomize does not run on the device: app-gen renders a kustomization at the top of the manifests directory")
 	}
 	var meta struct {
 		Name         string `json:"name"`
