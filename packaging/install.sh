@@ -19,6 +19,8 @@ catalog=${units%/system}/catalog
 
 # What the licences of the programs and of what is linked into them ask for.
 documents=${man%/man}/doc/mender-app
+# State scripts of Mender, for whoever wants them.
+scripts=${modules%/mender/modules/v3}/mender-app/state-scripts
 
 # Mender Orchestrator looks for its interfaces here.
 interfaces=${modules%/mender/modules/v3}/mender-orchestrator/interfaces/v1
@@ -37,7 +39,8 @@ if [ "$from" = --remove ]; then
 		[ -e "$page" ] || continue
 		rm -f "$man/man${page##*.}/$(basename "$page")"
 	done
-	rm -f "$inventory/mender-inventory-app"
+	rm -f "$inventory/mender-inventory-app" "$scripts"/*_Enter_50_mender-app-windows
+	rmdir "$scripts" "${scripts%/*}" 2>/dev/null || true
 	rm -f "$completions/mender-app" "$completions/app-gen" "$completions/app-conformance" "$completions/k8s"
 	rm -f "$zsh/_mender-app" "$zsh/_app-gen" "$zsh/_app-conformance"
 	rm -f "$fish/mender-app.fish" "$fish/app-gen.fish" "$fish/app-conformance.fish"
@@ -151,6 +154,8 @@ if chosen mender-app; then
 			ln -sf "../$name" "$units/multi-user.target.wants/$name"
 		fi
 	done
+	install -d "$scripts"
+	install -m 755 "$here"/state-scripts/*_mender-app-windows "$scripts/"
 	install -d "$sysusers" "$catalog"
 	install -m 644 "$here/systemd/mender-app.catalog" "$catalog/mender-app.catalog"
 	install -m 644 "$here/systemd/mender-app.sysusers" "$sysusers/mender-app.conf"

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/facts"
 	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/policy"
@@ -50,7 +51,8 @@ func (a *actor) Situation(ctx context.Context) (s policy.Situation, err error) {
 			continue
 		}
 		needsEngine[x.Application] = needsEngine[x.Application] || x.Policy.NeedsEngine()
-		s.Staged = append(s.Staged, policy.Staged{App: x.App(), At: x.Record.Staged})
+		_, waits := a.window(&x)
+		s.Staged = append(s.Staged, policy.Staged{App: x.App(), At: x.Record.Staged, Waits: waits})
 	}
 	versions := map[string]string{} // by orchestrator
 	var unknown error
@@ -84,6 +86,11 @@ func (a *actor) Situation(ctx context.Context) (s policy.Situation, err error) {
 	}
 	s.Facts = append(s.Facts, a.facts(ctx, st, s.Installed)...)
 	return s, nil
+}
+
+// window says whether a staged artifact has to wait for a maintenance window.
+func (a *actor) window(x *device.StagedRelease) (policy.Wait, bool) {
+	return a.p.engine().WindowOf(x.Policy, x.Signed)
 }
 
 // facts finds out what policies want to be told of when it changes, beside the versions of
@@ -235,6 +242,17 @@ func (a *actor) Do(ctx context.Context, application string, w policy.Work, event
 	}
 	if r, err := v.Release(v.Committed); err == nil && r.ArtifactName == one.ArtifactName && v.Deployment == nil {
 		return false, nil // an earlier call did it
+	}
+	staged, err := device.Readable(a.p.config, a.p.log)
+	if err != nil {
+		return false, err
+	}
+	for i := range staged { // a window may have closed; every attempt is a record of the history
+		if x := &staged[i]; x.Application == application && x.ArtifactName == one.ArtifactName {
+			if err := deploy.WaitForWindow(a.window(x)); err != nil {
+				return false, err
+			}
+		}
 	}
 	return true, a.p.installStaged(ctx, one, event)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
@@ -28,7 +29,7 @@ func (p *program) statusCommand() *cobra.Command {
 		Long: `Shows the release that runs, the application's state, how its last deployment
 ended, and each of its services: its health, since when it runs or has ended, how
 often it was restarted, what was wrong the last time, and what it said last, and what
-is staged to be installed next. What it says of services comes from the engine, through
+is staged to be installed next, and why an update would have to wait. What it says of services comes from the engine, through
 the sub-module; one without the feature "status" tells only the health of the whole
 application.
 
@@ -96,6 +97,9 @@ func (p *program) printStatus(list []*view.Overview) error {
 		rows := [][]string{
 			{"state", stateText(&st.Document)}, {"health", st.Health}, {"release", st.Release}, {"artifact", st.ArtifactName},
 			{"committed", st.Committed}, {"last", lastText(st.Last)}, {"switched off", strings.Join(st.Disabled, ", ")}, {"problem", st.Problem},
+		}
+		if st.UpdatesWait != "" {
+			rows = append(rows, []string{"updates", device.OneLine(st.UpdatesWait)})
 		}
 		for _, l := range st.Staged {
 			rows = append(rows, []string{"staged", l.Text()})

@@ -108,11 +108,11 @@ func comesBack(a *store.App) {
 
 // ask asks everyone who may refuse the new release, before anything that runs is changed.
 func (e *Engine) ask(ctx context.Context, a *store.App) error {
-	if err := e.checkAppLock(a); err != nil {
-		return err
-	}
 	t, err := e.target(ctx, a, a.Deployment.To)
 	if err != nil {
+		return err
+	}
+	if err := e.askAgain(a, t.r); err != nil {
 		return err
 	}
 	if err := t.checkManifests(ctx, a.ReleaseManifests(t.r.ID)); err != nil {

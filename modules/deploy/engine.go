@@ -82,6 +82,11 @@ type Engine struct {
 	// AppLocks is the directory in which applications say that they must not be
 	// updated now (package hold); "": they are not asked.
 	AppLocks string
+	// Windows are the maintenance windows of the device; none: updates happen at any time.
+	Windows policy.Windows
+	// ClockSet reports whether the machine knows what time it is. It is asked if there are
+	// windows; nil: it does.
+	ClockSet func() bool
 	// OverridesDir has the overrides of the device, in a directory for each
 	// application; "": there are none.
 	OverridesDir string

@@ -10,6 +10,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/modules/diskspace"
 	"github.com/mender-app/mender-app/modules/facts"
+	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -61,6 +62,7 @@ func (p *preflight) steps() []preflightStep {
 		{"statement", false, func(context.Context) error { return p.checkStatement() }},
 		{"platform", false, p.checkPlatform},
 		{"sub-module", true, p.find},
+		{"windows", false, func(context.Context) error { return p.checkWindows() }},
 		{"application", false, func(context.Context) error { return checkInstalled(e.Store, e.Log, meta, e.RefuseOlder) }},
 		{"requirements", false, func(ctx context.Context) error {
 			p.warnOfEnv()
@@ -103,6 +105,19 @@ func (p *preflight) checkStatement() error {
 		return nil
 	}
 	return trust(p.h.Meta.ApplicationName, p.h.Statement)
+}
+
+// checkWindows refuses an artifact that has to wait for a maintenance window. A Mender client
+// may load it beside what runs: it can wait, by a state script, before it has it installed.
+func (p *preflight) checkWindows() error {
+	if p.e.Mode() == policy.ByClient && p.t.info.Has(submodules.FeatureStage) {
+		return nil
+	}
+	rules, err := facts.PolicyOfArtifact(p.h.Meta)
+	if err != nil {
+		return nil // the check of the policy says so
+	}
+	return p.e.checkWindows(rules, p.h.Statement != nil)
 }
 
 // checkPlatform refuses an artifact for another machine.

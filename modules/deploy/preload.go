@@ -37,7 +37,7 @@ func (e *Engine) Preload(ctx context.Context, p Preload) error {
 		return err
 	}
 	pre := e.preflightOf(store.Member{ArtifactName: p.Name}, p.StagedArtifact, &store.Leader{}, nil)
-	if err := pre.run(ctx, "hold", "application", "policy", "space"); err != nil {
+	if err := pre.run(ctx, "hold", "windows", "application", "policy", "space"); err != nil {
 		return err
 	}
 	t, meta := pre.t, pre.resolved.Meta

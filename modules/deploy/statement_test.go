@@ -24,18 +24,24 @@ import (
 // stated changes and the manifests of the release about.
 func (g *rig) stated(t tb, r, about release, change func(*artifact.Metadata)) *tree {
 	t.Helper()
-	_, key, err := ed25519.GenerateKey(rand.Reader)
-	require.NoError(t, err)
-	written, err := artifact.WriteManifests(io.Discard, fstest.MapFS{"compose.yaml": {Data: []byte(about.compose())}})
-	require.NoError(t, err)
 	signed := about.meta()
 	if change != nil {
 		change(signed)
 	}
 	m := r.meta()
+	about.sign(t, m, signed)
+	return g.withMeta(t, r, m)
+}
+
+// sign gives metadata a statement with the manifests of a release, by a new key.
+func (r release) sign(t tb, m, signed *artifact.Metadata) {
+	t.Helper()
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	written, err := artifact.WriteManifests(io.Discard, fstest.MapFS{"compose.yaml": {Data: []byte(r.compose())}})
+	require.NoError(t, err)
 	m.Statement, err = statement.Sign(statement.Of(signed, written.Digest), mender.Options{Key: key})
 	require.NoError(t, err)
-	return g.withMeta(t, r, m)
 }
 
 func (g *rig) withMeta(t tb, r release, m *artifact.Metadata) *tree {

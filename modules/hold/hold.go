@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -44,6 +45,27 @@ func Uptime() time.Duration {
 		return 0
 	}
 	return time.Duration(t.Nano())
+}
+
+// ClockSet reports whether the machine knows what time it is: somebody has set its clock
+// since it started, a time server or the kernel from a clock with a battery, and it is not
+// before the time of this program's file.
+func ClockSet() bool {
+	if self, err := os.Executable(); err == nil {
+		if fi, err := os.Stat(self); err == nil && time.Now().Before(fi.ModTime().Add(-24*time.Hour)) {
+			return false
+		}
+	}
+	var t unix.Timex
+	if state, err := unix.Adjtimex(&t); err == nil && state != unix.TIME_ERROR {
+		return true
+	}
+	// The kernel says which clock it took the time from when it started (sysfs-class-rtc).
+	clocks, _ := filepath.Glob("/sys/class/rtc/*/hctosys")
+	return slices.ContainsFunc(clocks, func(file string) bool {
+		text, err := os.ReadFile(file)
+		return err == nil && strings.TrimSpace(string(text)) == "1"
+	})
 }
 
 // over reports whether the time of a hold is over. A clock that is before its

@@ -51,6 +51,7 @@ type Staged struct {
 	App              // Release is the artifact's name
 	At     time.Time // when it was staged
 	Failed bool      // it was given up
+	Waits  bool      // for a maintenance window
 }
 
 // Situation has the facts for the question what has to be done.
@@ -138,6 +139,9 @@ func (s Situation) replacement(p Present) (next *Staged, why string) {
 		}
 		order := compare(x.Version, p.Version)
 		switch {
+		// The next look finds what is staged again; a withdrawal is said once, and its task waits.
+		case x.Waits && (outside != "" || order > 0):
+			continue
 		case outside != "" && isTrue(x.Policy.EngineUpgrades.Automatic):
 			return x, fmt.Sprintf("the engine has version %s, and the installed release %s", clip.Text(p.Engine), strings.TrimPrefix(outside, "it "))
 		case order > 0 && x.Policy.Upgrades.Automatic:

@@ -22,6 +22,7 @@ func TestNext(t *testing.T) {
 		is      func(p *Present)
 		staged  []staged
 		failed  bool // of the staged ones
+		waits   bool // they do, for a maintenance window
 		event   Event
 		also    []Event
 		want    []string // deeds, with the version that is installed
@@ -66,6 +67,8 @@ func TestNext(t *testing.T) {
 		{name: "reapply, another schedule", policy: daily, event: Event{Name: "schedule", Fields: map[string]string{"calendar": "hourly"}}},
 
 		{name: "newer", policy: managed, staged: []staged{{"3", auto}}, want: []string{"install 3"}, because: "upgrades.automatic"},
+		{name: "newer, and waits for a window", policy: managed, staged: []staged{{"3", auto}}, waits: true},
+		{name: "down; newer, and waits for a window", policy: managed, is: down, staged: []staged{{"3", auto}}, waits: true, want: []string{"start"}},
 		{name: "newer, not automatic", policy: auto, staged: []staged{{"3", managed}}},
 		{name: "newer, not managed", policy: auto, staged: []staged{{"3", "upgrades = {automatic = true}"}}},
 		{name: "newer, the installed one not managed", policy: "", staged: []staged{{"3", auto}}},
@@ -81,6 +84,7 @@ func TestNext(t *testing.T) {
 		{name: "down, and newer that may replace it", policy: managed, is: down, staged: []staged{{"3", "managed = true\nupgrades = {automatic = true, from_unhealthy = true}"}}, want: []string{"install 3"}},
 
 		{name: "withdrawn", policy: managed, event: withdrawn, staged: []staged{{"1", managed}}, want: []string{"install 1"}, because: "downgrades.automatic"},
+		{name: "withdrawn, and waits for a window", policy: managed, event: withdrawn, staged: []staged{{"1", managed}}, waits: true, want: []string{"install 1"}},
 		{name: "withdrawn, the flag of the newer one does not count", policy: managed + "downgrades = {automatic = false}", event: withdrawn, staged: []staged{{"1", managed}}, want: []string{"install 1"}},
 		{name: "withdrawn, not automatic", policy: managed, event: withdrawn, staged: []staged{{"1", managed + "downgrades = {automatic = false}"}}},
 		{name: "withdrawn, a downgrade is forbidden", policy: managed + "downgrades = {allow = false}", event: withdrawn, staged: []staged{{"1", managed}}},
@@ -103,7 +107,7 @@ func TestNext(t *testing.T) {
 			}
 			s := Situation{Event: c.event, Also: c.also, Installed: []Present{p}}
 			for _, x := range c.staged {
-				s.Staged = append(s.Staged, Staged{App: App{Name: "shop", Version: x.version, Release: "shop-" + x.version, Policy: parse(t, "shop", x.policy)}, Failed: c.failed})
+				s.Staged = append(s.Staged, Staged{App: App{Name: "shop", Version: x.version, Release: "shop-" + x.version, Policy: parse(t, "shop", x.policy)}, Failed: c.failed, Waits: c.waits})
 			}
 			var got []string
 			why := ""

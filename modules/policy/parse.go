@@ -147,7 +147,7 @@ func (p *Policy) checkUpgrades() error {
 			return err
 		}
 	}
-	return nil
+	return p.checkWindows()
 }
 
 func (p *Policy) checkOrchestrator() error {

@@ -48,6 +48,11 @@ type Upgrades struct {
 	// FromVersions are expressions. One of them must match the whole installed
 	// version. nil: any version; empty: none.
 	FromVersions []string `toml:"from_versions" json:"from_versions,omitzero"`
+	// Windows are the times in which the release may be installed; see ParseWindow. None:
+	// at any time.
+	Windows []string `toml:"windows" json:"windows,omitzero"`
+	// Emergency: the release waits for no window, also not for those of the device.
+	Emergency bool `toml:"emergency" json:"emergency,omitzero"`
 }
 
 // Downgrades says whether an older release may replace this one.

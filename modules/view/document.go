@@ -88,6 +88,9 @@ type Overview struct {
 	Last     *store.Record        `json:"last,omitempty"`     // the last deployment that ended
 	Disabled []string             `json:"disabled,omitempty"` // services that are switched off
 	Staged   []Staged             `json:"staged,omitempty"`
+	// UpdatesWait says why an update would have to wait, and until when: for a hold, for the
+	// application itself, or for a maintenance window.
+	UpdatesWait string `json:"updates_wait,omitempty"`
 
 	// Wrong says why the application is not healthy; nil if it is, or if nothing
 	// should run.
@@ -114,6 +117,11 @@ func (v *Viewer) stored(s *store.Store, name string, staged []Staged) (*Overview
 		o.Last = &last // history has the steps
 	}
 	o.Components = nil // show has them
+	if v.Waits != nil {
+		if err := v.Waits(name); err != nil {
+			o.UpdatesWait = err.Error()
+		}
+	}
 	return o, nil
 }
 

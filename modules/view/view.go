@@ -177,6 +177,9 @@ type Viewer struct {
 	Values       settings.Values
 	// Staging is where artifacts are staged; nil for nowhere.
 	Staging *staging.Area
+	// Waits says why an update of an application would have to wait; nil: it would not, or
+	// nobody is asked.
+	Waits func(app string) error
 	// Statement reads and verifies the statement of a release; nil: statements are not read.
 	Statement func(*store.Release) *Signed
 }

@@ -248,6 +248,19 @@ func (f *File) Strings(keys ...string) []string {
 	return strings.FieldsFunc(s.Value, func(r rune) bool { return r == ',' || r == ' ' || r == '\t' })
 }
 
+// List returns the value of the first of keys that is set: the strings of an array, or the
+// string as the only one.
+func (f *File) List(keys ...string) []string {
+	s, ok := f.find(keys)
+	if !ok {
+		return nil
+	}
+	if list, ok := f.lists[strings.ToLower(s.Key)]; ok {
+		return slices.Clone(list)
+	}
+	return []string{s.Value}
+}
+
 // Tables returns the tables [[key]], in order. Any other kind of key is an error.
 func (f *File) Tables(key string) ([]*File, error) {
 	key = strings.ToLower(key)

@@ -19,8 +19,10 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/sdjournal"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/modules/diskspace"
+	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/hooks"
 	"github.com/mender-app/mender-app/modules/journal"
+	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/modules/staging"
 	"github.com/mender-app/mender-app/modules/view"
@@ -57,6 +59,7 @@ type Config struct {
 	SystemFiles
 	Hooks      HookSettings
 	Staging    StagingSettings
+	Windows    WindowSettings
 	MenderConf string     // mender_conf
 	LogLevel   slog.Level // log_level
 	Warnings   []string   // unknown settings, one line each
@@ -66,6 +69,13 @@ type Config struct {
 type SystemFiles struct {
 	OSRelease    string // os_release_file
 	ArtifactInfo string // artifact_info_file
+}
+
+// WindowSettings say when updates may be installed.
+type WindowSettings struct {
+	Texts     []string       // windows; none: at any time
+	List      policy.Windows // what they say
+	NeedClock bool           // windows_need_clock: not before the machine's clock is set
 }
 
 // HookSettings say which hooks run, what the device changes in applications, and
@@ -95,7 +105,7 @@ func Load() (*Config, error) {
 	if name == "" {
 		name = DefaultConfig
 	}
-	f, err := config.Read(name, append([]string{"allow_env"}, signatureArrays...)...)
+	f, err := config.Read(name, append([]string{"allow_env", "windows"}, signatureArrays...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -161,6 +171,13 @@ func Load() (*Config, error) {
 		return nil, err
 	} else if !asks {
 		c.Hooks.AppLocks = ""
+	}
+	c.Windows.Texts = append([]string{}, f.List("windows")...)
+	if c.Windows.List, err = policy.ParseWindows(c.Windows.Texts); err != nil {
+		return nil, fmt.Errorf("%s: windows: %w", name, err)
+	}
+	if c.Windows.NeedClock, err = f.Bool(true, "windows_need_clock"); err != nil {
+		return nil, err
 	}
 	if c.CPUs = f.String("", "application_cpuset"); c.CPUs != "" {
 		if err := submodules.CheckCPUs(c.CPUs); err != nil {
@@ -257,6 +274,10 @@ func (c *Config) StagingArea() *staging.Area {
 func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 	transcript := journal.NewTranscript(log.Handler(), func(r slog.Record) string { return text(r, nil) })
 	log = slog.New(transcript)
+	var clockSet func() bool
+	if c.Windows.NeedClock {
+		clockSet = hold.ClockSet
+	}
 	return &deploy.Engine{
 		Store: c.OpenStore(),
 		Find: func(name string) (submodules.Client, error) {
@@ -273,6 +294,8 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		Caller:       journal.Caller{Driver: driver, Asked: asked(os.Getenv), Transcript: transcript, Tell: sdjournal.Tell()},
 		System:       c.system,
 		AppLocks:     c.Hooks.AppLocks,
+		Windows:      c.Windows.List,
+		ClockSet:     clockSet,
 		OverridesDir: c.Hooks.Overrides,
 		Values:       c.Values(),
 		Staged:       &stagedArtifacts{c, log},
@@ -296,6 +319,7 @@ func (c *Config) Viewer(log *slog.Logger) *view.Viewer {
 		OverridesDir: c.Hooks.Overrides,
 		Values:       c.Values(),
 		Staging:      c.StagingArea(),
+		Waits:        c.Engine(log, "").UpdatesWait,
 	}
 }
 

@@ -34,6 +34,7 @@ type StagedRelease struct {
 	staging.Artifact
 	Policy *policy.Policy // nil: it has none
 	Reboot bool           // it needs a restart of the machine
+	Signed bool           // it has a statement of its maker
 }
 
 // App describes it to policies.
@@ -63,7 +64,7 @@ func Readable(c *Config, log *slog.Logger) (out []StagedRelease, err error) {
 			log.Warn("the policy of a staged artifact cannot be read", "artifact", a.ArtifactName, "error", err)
 			continue
 		}
-		out = append(out, StagedRelease{a, rules, meta.Reboot})
+		out = append(out, StagedRelease{a, rules, meta.Reboot, meta.Statement != nil})
 	}
 	return out, nil
 }
