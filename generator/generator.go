@@ -15,6 +15,7 @@ package generator
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -249,6 +250,9 @@ func (r *run) prepareManifests(ctx context.Context) (*manifests.Found, error) {
 	if err := r.suspectManifests(used); err != nil {
 		return nil, err
 	}
+	if err := r.judgeManifests(ctx, used); err != nil {
+		return nil, err
+	}
 	return used, r.strict()
 }
 
@@ -351,6 +355,10 @@ func (r *run) readManifests(ctx context.Context) (*manifests.Found, error) {
 			return nil, err
 		}
 		found, err = manifests.Compose(ctx, dir, o)
+		var version *manifests.VersionError
+		if errors.As(err, &version) {
+			return nil, &UsageError{Text: "--compose-version: " + err.Error(), Hint: "give what docker compose version says on the devices, such as 2.26"}
+		}
 	case Kubernetes:
 		found, err = manifests.Kubernetes(dir, manifests.KubernetesOptions{Encrypt: encrypt, Plain: r.Application.PlainSecrets})
 	default:

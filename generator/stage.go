@@ -1,8 +1,10 @@
 package generator
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,34 +17,22 @@ import (
 	"github.com/mender-app/mender-app/modules/policy"
 )
 
-// packManifests packs the manifests directory, with the variables added to its
-// .env and the secrets encrypted.
+// packManifests packs the manifests directory, with the secrets encrypted.
 func (r *run) packManifests(used *manifests.Found, p *payload) (err error) {
 	p.sealed = used.Encrypted
 	if len(used.Encrypt) > 0 {
 		p.sealed, p.recipients = true, r.recipients.Names
 	}
-	if len(used.Ship)+len(used.Encrypt) > 0 {
-		if err := r.changeManifests(used); err != nil {
-			return err
-		}
+	if err := manifests.EncryptFiles(r.tree, used.Encrypt, r.recipients.Seal); err != nil {
+		return err
 	}
-	root, err := os.OpenRoot(r.tree)
-	if err != nil {
-		return fmt.Errorf("manifests directory: %w", err)
-	}
-	defer root.Close()
 	f, err := os.Create(filepath.Join(r.temp, artifact.ManifestsPayload))
 	if err != nil {
 		return &WriteError{Err: err}
 	}
-	size, err := artifact.WriteManifests(f, root.FS())
+	size, err := r.writeManifests(f)
 	if cerr := f.Close(); err == nil && cerr != nil {
 		err = &WriteError{Err: cerr}
-	}
-	var write *WriteError
-	if err != nil && !errors.As(err, &write) {
-		return &ManifestError{Dir: r.Application.ManifestsDir, Err: &manifests.Error{Place: manifests.Place{File: "."}, Text: err.Error()}}
 	}
 	if err != nil {
 		return err
@@ -218,17 +208,36 @@ func (r *run) suspectManifests(used *manifests.Found) error {
 	return err
 }
 
-// changeManifests encrypts the secrets and adds the variables, in a copy.
-func (r *run) changeManifests(used *manifests.Found) error {
-	if r.tree == r.Application.ManifestsDir {
-		if err := r.copyManifests("shipped", nil); err != nil {
+// judgeManifests asks of what is shipped what a device's CHECK asks, and what the reader of
+// the artifact asks: so --dry-run, app-gen and the device give one verdict.
+func (r *run) judgeManifests(ctx context.Context, used *manifests.Found) error {
+	if used != nil {
+		if err := manifests.AddVariables(r.tree, used.Ship); err != nil {
 			return err
 		}
 	}
-	if err := manifests.EncryptFiles(r.tree, used.Encrypt, r.recipients.Seal); err != nil {
-		return err
+	if used != nil && r.Application.Orchestrator == Compose {
+		if err := manifests.Judge(ctx, r.tree, used.Encrypt); err != nil {
+			return r.inManifests(err)
+		}
 	}
-	return manifests.AddVariables(r.tree, used.Ship)
+	_, err := r.writeManifests(io.Discard)
+	return err
+}
+
+// writeManifests packs the tree.
+func (r *run) writeManifests(w io.Writer) (artifact.Written, error) {
+	root, err := os.OpenRoot(r.tree)
+	if err != nil {
+		return artifact.Written{}, fmt.Errorf("manifests directory: %w", err)
+	}
+	defer root.Close()
+	size, err := artifact.WriteManifests(w, root.FS())
+	var write *WriteError
+	if err != nil && !errors.As(err, &write) {
+		err = &ManifestError{Dir: r.Application.ManifestsDir, Err: &manifests.Error{Place: manifests.Place{File: "."}, Text: err.Error()}}
+	}
+	return size, err
 }
 
 // inManifests adds the directory to an error about manifests.

@@ -27,6 +27,9 @@ type ComposeOptions struct {
 	Encrypt  bool     // find the files of secrets, to encrypt them; a secret that cannot be is an error
 	// Plain are the secrets that may be shipped in plain, by their names or files.
 	Plain []string
+	// Version is the oldest Docker Compose that the devices have, such as 2.26; "" if it is
+	// not known. What it does not read is an error.
+	Version string
 	// Ignored reports whether a file, relative to the directory, is there on the build
 	// host and is not shipped; nil: none.
 	Ignored func(string) bool
@@ -50,6 +53,9 @@ func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) 
 	}
 	files, err := c.files()
 	if err != nil {
+		return nil, err
+	}
+	if err := c.checkVersions(); err != nil {
 		return nil, err
 	}
 	project, err := c.load(ctx, files)
@@ -112,10 +118,12 @@ type composer struct {
 	read     map[string]string // files that are not secrets, relative to dir → who reads them
 	needs    map[string]bool   // what the device reads, relative to dir
 	found    Found
+	sources  []string            // the Compose files, relative to dir
+	includes map[string][]string // what each of them includes
 }
 
 func newComposer(dir string, o ComposeOptions) *composer {
-	return &composer{dir: dir, opts: o, used: map[string]string{}, unset: map[string]bool{}, read: map[string]string{}, needs: map[string]bool{}}
+	return &composer{dir: dir, opts: o, used: map[string]string{}, unset: map[string]bool{}, read: map[string]string{}, needs: map[string]bool{}, includes: map[string][]string{}}
 }
 
 // files resolves which compose files make the project, as names inside dir.
@@ -168,7 +176,9 @@ func (c *composer) files() ([]string, error) {
 		c.used["COMPOSE_FILE"] = strings.Join(names, string(os.PathListSeparator))
 	}
 	c.included(names, ".")
-	c.index = newIndex(c.dir, names)
+	// What the project's own files say counts more than what they include.
+	included := slices.DeleteFunc(slices.Clone(c.sources), func(f string) bool { return slices.Contains(names, f) })
+	c.index = newIndex(c.dir, append(included, names...))
 	return paths, nil
 }
 

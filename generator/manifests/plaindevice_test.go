@@ -33,6 +33,7 @@ volumes:
 `}), ComposeOptions{})
 	require.NoError(t, err)
 	notes := []string{
+		`compose.yaml:5: services.web.gpus needs Docker Compose 2.30.0 on the devices; --compose-version says which they have`,
 		`compose.yaml:8: service "web": /etc/ssl must be on the device before`,
 		`compose.yaml:5: service "web": the device needs a GPU and its runtime`,
 		`compose.yaml:6: service "web": /dev/ttyUSB0 must be on the device, or the service does not start`,

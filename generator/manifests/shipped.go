@@ -93,6 +93,7 @@ func (c *composer) included(from []string, base string) {
 			continue
 		}
 		c.needs[rel] = true
+		c.sources = append(c.sources, rel)
 		b, err := readManifest(c.dir, rel)
 		if err != nil {
 			continue // the loader reports it
@@ -105,7 +106,11 @@ func (c *composer) included(from []string, base string) {
 		}
 		_ = yaml.Unmarshal(b, &file) // what is not as expected is left out, and the loader reports it
 		for i := range file.Include {
-			c.include(&file.Include[i], base)
+			for _, f := range c.include(&file.Include[i], base) {
+				if inside, ok := relative(c.dir, f); ok {
+					c.includes[rel] = append(c.includes[rel], inside)
+				}
+			}
 		}
 		for _, s := range file.Services {
 			var extends struct{ File string }
@@ -118,8 +123,8 @@ func (c *composer) included(from []string, base string) {
 	}
 }
 
-// include notes one entry of include.
-func (c *composer) include(n *yaml.Node, base string) {
+// include notes one entry of include, and returns its files.
+func (c *composer) include(n *yaml.Node, base string) (files []string) {
 	var entry struct {
 		Path             textList
 		EnvFile          textList `yaml:"env_file"`
@@ -128,12 +133,11 @@ func (c *composer) include(n *yaml.Node, base string) {
 	if n.Kind == yaml.ScalarNode {
 		entry.Path = textList{n.Value}
 	} else if n.Decode(&entry) != nil {
-		return
+		return nil
 	}
 	if len(entry.Path) == 0 {
-		return
+		return nil
 	}
-	var files []string
 	for _, p := range entry.Path {
 		files = append(files, c.located(base, p))
 	}
@@ -148,6 +152,7 @@ func (c *composer) include(n *yaml.Node, base string) {
 		c.need(c.located(base, f))
 	}
 	c.included(files, dir)
+	return files
 }
 
 // located is a path of a Compose file, with its variables replaced.

@@ -21,6 +21,9 @@ func TestCorpus(t *testing.T) {
 			r := newReader(t)
 			c.Write(t, r.dir)
 			_, err := r.read()
+			if c.Verdict == composefiles.Newer {
+				return // it depends on this machine's Compose; testdata/engines asks several
+			}
 			if c.Verdict == composefiles.Accepted {
 				require.NoError(t, err)
 				return

@@ -60,7 +60,6 @@ type service struct {
 	VolumesFrom   []string              `json:"volumes_from"`
 	Labels        map[string]string     `json:"labels"`
 	Configs       []source              `json:"configs"`
-	Secrets       []secretUse           `json:"secrets"`
 	Ports         []json.RawMessage     `json:"ports"`
 	Healthcheck   *healthcheck          `json:"healthcheck"`
 	DependsOn     map[string]dependency `json:"depends_on"`

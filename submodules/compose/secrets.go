@@ -1,15 +1,12 @@
 package compose
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/submodules"
@@ -27,14 +24,6 @@ type sealedSecret struct {
 	name   string // of the decrypted file
 	path   string // where it is
 	sealed []byte // as it is in the manifests
-}
-
-// secretUse is how a service uses a secret.
-type secretUse struct {
-	Source string          `json:"source"`
-	UID    string          `json:"uid"`
-	GID    string          `json:"gid"`
-	Mode   json.RawMessage `json:"mode"` // octal in a string, or a number
 }
 
 // maxSecrets bounds all decrypted secrets of a release together, in bytes.
@@ -95,57 +84,18 @@ func (s *session) decrypt(ctx context.Context, p *project) error {
 			return err
 		}
 		secret.Mode = info.Mode().Perm()
-		if err := p.model.owner(name, &secret.File); err != nil {
-			return err
+		owner, err := p.model.rules().Owner(name)
+		if err != nil {
+			return content(err)
+		}
+		secret.UID, secret.GID = owner.UID, owner.GID
+		if owner.Mode != nil {
+			secret.Mode = *owner.Mode
 		}
 		secret.name = keys.Name(secret.File)
 		secret.path = s.secretsDir(p.dir).Path(secret.name)
 		p.sealed[name] = secret
 	}
-	return nil
-}
-
-// owner sets the owner and the mode of a secret's file as its services ask for. They
-// share one file.
-func (m model) owner(secret string, f *secrets.File) error {
-	first := ""
-	var use secretUse
-	for _, service := range m.names() {
-		for _, u := range m.Services[service].Secrets {
-			switch {
-			case u.Source != secret:
-				continue
-			case first == "":
-				first, use = service, u
-			case u.UID != use.UID || u.GID != use.GID || !bytes.Equal(u.Mode, use.Mode):
-				return invalid("services %s and %s want the encrypted secret %s with another uid, gid or mode: give it two names", first, service, secret)
-			}
-		}
-	}
-	var err error
-	for _, id := range []struct {
-		text string
-		to   *int
-	}{{use.UID, &f.UID}, {use.GID, &f.GID}} {
-		if id.text == "" {
-			continue
-		}
-		if *id.to, err = strconv.Atoi(id.text); err != nil || *id.to < 0 || *id.to > 1<<31-1 {
-			return invalid("service %s: secret %s: %q is not a number of a user or group", first, secret, id.text)
-		}
-	}
-	if len(use.Mode) == 0 || string(use.Mode) == "null" {
-		return nil
-	}
-	text, base := string(use.Mode), 10
-	if json.Unmarshal(use.Mode, &text) == nil {
-		base = 8
-	}
-	mode, err := strconv.ParseUint(text, base, 32)
-	if err != nil || mode > 0o777 {
-		return invalid("service %s: secret %s: mode %s is not one of permissions alone", first, secret, use.Mode)
-	}
-	f.Mode = fs.FileMode(mode)
 	return nil
 }
 

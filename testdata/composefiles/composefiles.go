@@ -22,6 +22,9 @@ const (
 	// Outside means that the device refuses the project unless ALLOW_OUTSIDE has the
 	// case's kind. app-gen accepts it with a warning.
 	Outside Verdict = "outside"
+	// Newer means that a Docker Compose before the version of the case refuses the project,
+	// or does nothing with a part of it.
+	Newer Verdict = "newer"
 )
 
 // Case is one project, stored in a file of files/. The file's first line is the
@@ -29,7 +32,7 @@ const (
 type Case struct {
 	Name    string
 	Verdict Verdict
-	Kind    string // of Outside
+	Kind    string // of Outside; of Newer the version
 	files   []txtar.File
 }
 
@@ -51,7 +54,7 @@ func Read(t testing.TB) []Case {
 		verdict, kind, _ := strings.Cut(strings.TrimSpace(string(a.Comment)), " ")
 		c.Verdict, c.Kind = Verdict(verdict), kind
 		switch {
-		case c.Verdict == Accepted, c.Verdict == Refused, c.Verdict == Outside && kind != "":
+		case c.Verdict == Accepted, c.Verdict == Refused, (c.Verdict == Outside || c.Verdict == Newer) && kind != "":
 		default:
 			t.Fatalf("%s: unknown verdict %q", path, a.Comment)
 		}
