@@ -156,12 +156,22 @@ type Phase string
 type Step struct {
 	Phase Phase     `json:"phase"`
 	At    time.Time `json:"at"`
+	// Data says what was done with the application's data, one of the constants below; ""
+	// for everything else in the phase.
+	Data string `json:"data,omitempty"`
 	// Error is the last error in the phase.
 	Error string `json:"error,omitempty"`
 	// End and Outcome are only in the history.
 	End     time.Time `json:"end,omitzero"`
 	Outcome string    `json:"outcome,omitempty"`
 }
+
+// What is done with the data of an application.
+const (
+	DataCopy    = "copy"    // a copy is made, for a rollback
+	DataMigrate = "migrate" // it becomes that of the new release
+	DataRestore = "restore" // it comes back from a copy
+)
 
 // The outcomes of a step.
 const (

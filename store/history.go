@@ -119,6 +119,8 @@ type Measured struct {
 	// Downtimes are the downtimes of the restarted services, if the sub-module measures
 	// them; at most MaxDowntimes.
 	Downtimes []Downtime `json:"downtimes,omitempty"`
+	// DataSeconds is how long data was copied, migrated and brought back; 0 if none was.
+	DataSeconds float64 `json:"data_seconds,omitempty"`
 }
 
 // Downtime is how long no instance of a service was ready.

@@ -17,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/modules/facts"
@@ -297,9 +298,9 @@ func (c *checkup) space(dirs []string) {
 			status = statusWarn
 		}
 		if status == statusOK {
-			c.ok("free space", "%d MiB on the file system of %s", free>>20, dir)
+			c.ok("free space", "%s on the file system of %s", metered.Human(int64(free)), dir)
 		} else {
-			c.bad(status, "free space", "remove what is not needed", "%d MiB on the file system of %s", free>>20, dir)
+			c.bad(status, "free space", "remove what is not needed", "%s on the file system of %s", metered.Human(int64(free)), dir)
 		}
 	}
 }

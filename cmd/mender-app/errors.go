@@ -72,10 +72,27 @@ func args(check cobra.PositionalArgs) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		err := check(cmd, args)
 		if hinted := new(hintedError); err != nil && !errors.As(err, &hinted) {
-			return wrongUsage(cmd, fmt.Errorf("%s: %w", cmd.CommandPath(), err), "")
+			hint := ""
+			if _, words, _ := strings.Cut(cmd.Use, " "); len(args) == 0 && strings.HasPrefix(words, "APP") {
+				hint = whichApplications()
+			}
+			return wrongUsage(cmd, fmt.Errorf("%s: %w", cmd.CommandPath(), err), hint)
 		}
 		return err
 	}
+}
+
+// whichApplications names the applications for who named none; "" if there are none.
+func whichApplications() string {
+	c, err := device.Load()
+	if err != nil {
+		return ""
+	}
+	names, err := c.OpenStore().Apps()
+	if err != nil || len(names) == 0 {
+		return ""
+	}
+	return "name one of " + strings.Join(names, ", ")
 }
 
 // knownCommand refuses an argument of the program that is not one of its commands.

@@ -23,10 +23,13 @@ func (p *program) eventsCommand() *cobra.Command {
 end, in the order of time. They come from the store: the open deployments and the
 history, also of applications that are gone. With -f come then the events from now
 on, for a display on the device; a phase that takes less than half a second may
-come together with the next one.
+come together with the next one. A phase comes again with data when the data of the
+application is copied ("copy"), migrated ("migrate") or brought back ("restore"), and
+without it when that is done.
 
 Each line has at, application, event ("phase" or "ended"), deployment,
-artifact_name, from, to and driver; a phase has phase, an end has status and error.`,
+artifact_name, from, to and driver; a phase has phase, and data while data is handled;
+an end has status and error.`,
 		Example:           "  mender-app events shop\n  mender-app events -f --tail 0 | while read -r line; do show \"$line\"; done",
 		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeApps,

@@ -184,13 +184,21 @@ func (p *program) deployment(app, number string) error {
 		if s.Error != "" && s.Error != r.Error {
 			text += ": " + device.OneLine(s.Error)
 		}
-		rows = append(rows, []string{string(s.Phase), text})
+		rows = append(rows, []string{joined(string(s.Phase), dataText(s.Data)), text})
 	}
 	for _, c := range changed.Components {
 		rows = append(rows, []string{c.Type, device.OneLine(c.URL) + " " + changeText(c)})
 	}
 	rows = slices.DeleteFunc(rows, func(row []string) bool { return row[1] == "" })
 	return p.table(fmt.Sprintf("deployment\t%d of %s", r.Number, r.Application), rows)
+}
+
+// dataText says what a step does with data; "" for nothing.
+func dataText(data string) string {
+	if data == "" {
+		return ""
+	}
+	return data + " data"
 }
 
 // leader is the deployment that one was a member of; "" for none.

@@ -104,6 +104,11 @@ func (p *program) printStatus(list []*view.Overview) error {
 		for _, l := range st.Staged {
 			rows = append(rows, []string{"staged", l.Text()})
 		}
+		if d := st.Deployment; d != nil {
+			for _, s := range dataSteps(d.Steps) {
+				rows = append(rows, []string{"data", s})
+			}
+		}
 		rows = slices.DeleteFunc(rows, func(r []string) bool { return r[1] == "" })
 		if err := p.table("application\t"+st.Name, rows); err != nil {
 			return err
@@ -130,12 +135,29 @@ func since(t time.Time) string {
 	return when(t)
 }
 
+// dataSteps says what an open deployment does and did with data.
+func dataSteps(steps []store.Step) (lines []string) {
+	for i, s := range steps {
+		switch {
+		case s.Data == "":
+		case i+1 < len(steps):
+			lines = append(lines, fmt.Sprintf("%s %s took %s", s.Data, when(s.At), took(s.At, steps[i+1].At)))
+		default:
+			lines = append(lines, fmt.Sprintf("%s since %s", s.Data, when(s.At)))
+		}
+	}
+	return lines
+}
+
 // lastText says how the last deployment ended.
 func lastText(r *store.Record) string {
 	if r == nil {
 		return ""
 	}
 	text := strings.TrimSpace(r.ArtifactName+" "+r.Status) + " " + when(r.Ended)
+	if m := r.Measured; m != nil && m.DataSeconds > 0 {
+		text += fmt.Sprintf(", %.1f s of it on data", m.DataSeconds)
+	}
 	if r.Error != "" {
 		text += ": " + r.Error
 	}

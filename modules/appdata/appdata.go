@@ -37,7 +37,17 @@ type Keeper struct {
 	App   *store.App
 	Log   *slog.Logger
 	Store *store.Store
+	// Doing is called when work on the data begins, with a constant of store. nil: nobody is
+	// told.
+	Doing func(what string) error
 	Release
+}
+
+func (k *Keeper) doing(what string) error {
+	if k.Doing == nil {
+		return nil
+	}
+	return k.Doing(what)
 }
 
 // Release is what the Keeper needs done with releases of the application, which id names.
@@ -173,6 +183,9 @@ func (k *Keeper) Copy(ctx context.Context) error {
 	if err != nil || len(places) == 0 {
 		return err
 	}
+	if err := k.doing(store.DataCopy); err != nil {
+		return err
+	}
 	k.Log.Info("stopping the application, to copy its data", "app", k.App.Name)
 	if err := k.Stop(ctx, d.From); err != nil {
 		return err
@@ -247,14 +260,22 @@ func (k *Keeper) Migrate(ctx context.Context) error {
 	p := k.policy(d.To)
 	switch {
 	case kept != nil:
+		if err := k.doing(store.DataRestore); err != nil {
+			return err
+		}
 		k.Log.Info("the data comes back that was kept with the release", "app", k.App.Name, "release", d.To)
 		if err := k.replace(ctx, k.App.DataDir(d.To), kept, d.From); err != nil {
 			return err
 		}
 	case p != nil && !p.Data.Migrate.IsZero():
+		if err := k.doing(store.DataMigrate); err != nil {
+			return err
+		}
+		k.Log.Info("migrating the data", "app", k.App.Name, "release", d.To)
 		if err := k.migrate(ctx, rec, p.Data.Migrate); err != nil {
 			return err
 		}
+		k.Log.Info("the data is migrated", "app", k.App.Name, "release", d.To)
 	}
 	return durable.WriteFile(filepath.Join(k.from(), migratedFile), nil, 0o600)
 }
@@ -325,6 +346,9 @@ func (k *Keeper) Restore(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := k.doing(store.DataRestore); err != nil {
+		return err
+	}
 	k.Log.Info("bringing the data of the old release back", "app", k.App.Name, "release", d.From)
 	if err := k.Stop(ctx, d.To); err != nil {
 		return err
@@ -340,6 +364,7 @@ func (k *Keeper) Restore(ctx context.Context) error {
 	if err := fill(ctx, k.backTo(), rec.Places, fulltree.Move); err != nil {
 		return err
 	}
+	k.Log.Info("the data is back", "app", k.App.Name, "release", d.From)
 	return durable.RemoveAll(k.backTo())
 }
 

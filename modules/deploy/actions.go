@@ -204,6 +204,9 @@ func (t *target) makeDurable(ctx context.Context) error {
 
 // rollout starts the new release.
 func (e *Engine) rollout(ctx context.Context, a *store.App) error {
+	if err := e.handlesData(a, ""); err != nil {
+		return err
+	}
 	t, err := e.target(ctx, a, a.Deployment.To)
 	if err != nil {
 		return err
@@ -278,6 +281,9 @@ func (t *target) healthy(ctx context.Context) (ok bool, err error) {
 // new one, but not its data.
 func (e *Engine) revert(ctx context.Context, a *store.App) error {
 	d := a.Deployment
+	if err := e.handlesData(a, ""); err != nil {
+		return err
+	}
 	if d.From == "" {
 		return e.revertFirst(ctx, a)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/modules/diskspace"
 	"github.com/mender-app/mender-app/store"
@@ -134,7 +135,7 @@ func spool(path string, content io.Reader, size int64) error {
 	}
 	if size > room {
 		return fmt.Errorf("not enough space on the file system of %s: the image takes %s and %s may be used: free some and try again",
-			filepath.Dir(path), diskspace.Human(size), diskspace.Human(room))
+			filepath.Dir(path), metered.Human(size), metered.Human(room))
 	}
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {

@@ -4,13 +4,25 @@ import (
 	"context"
 
 	"github.com/mender-app/mender-app/modules/appdata"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
 )
 
 // data keeps the data of an application with its releases. unlocked is as in target.
 func (e *Engine) data(a *store.App, unlocked bool) *appdata.Keeper {
-	return &appdata.Keeper{App: a, Log: e.Log, Store: e.Store, Release: &dataCalls{e, a, unlocked}}
+	doing := func(what string) error { return e.handlesData(a, what) }
+	return &appdata.Keeper{App: a, Log: e.Log, Store: e.Store, Doing: doing, Release: &dataCalls{e, a, unlocked}}
+}
+
+// handlesData writes to the journal what is done with an application's data from now on;
+// "" for nothing.
+func (e *Engine) handlesData(a *store.App, what string) error {
+	d := a.Deployment
+	if d == nil || !journal.HandleData(d, what, e.now()) {
+		return nil
+	}
+	return a.Save()
 }
 
 // dataCalls implements appdata.Release.

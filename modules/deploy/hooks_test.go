@@ -52,6 +52,7 @@ type fakeHooks struct {
 	forbidden bool
 	global    []string
 	checked   map[string]bool // releases whose check was run
+	during    func(hook string)
 }
 
 func newFakeHooks(g *rig) *fakeHooks {
@@ -68,6 +69,9 @@ func (f *fakeHooks) release(manifests string) (artifact string) {
 }
 
 func (f *fakeHooks) Run(_ context.Context, c hooks.Call) error {
+	if f.during != nil {
+		f.during(c.Name)
+	}
 	name := ""
 	if c.Own.Name != "" {
 		name = f.release(c.Manifests)

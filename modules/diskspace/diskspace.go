@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/artifact/metered"
 )
 
 // The margin of free space beyond what the metadata announces: 5 % and 16 MiB,
@@ -85,7 +87,7 @@ func Check(needs []Need, free func(dir string) (int64, uint64, error)) error {
 		want := t.Bytes + t.Bytes/marginPart + marginBytes
 		if want < 0 || t.free < want {
 			return fmt.Errorf("not enough space on the file system of %s: %s are needed and %s are free: free some and try again",
-				t.Dir, Human(want), Human(t.free))
+				t.Dir, metered.Human(want), metered.Human(t.free))
 		}
 	}
 	return nil
@@ -121,20 +123,6 @@ func Existing(path string) string {
 		}
 		path = filepath.Dir(path)
 	}
-}
-
-// Human writes a number of bytes with a unit.
-func Human(n int64) string {
-	const unit = 1000
-	if n < unit {
-		return fmt.Sprintf("%d bytes", n)
-	}
-	f, exp := float64(n)/unit, 0
-	for f >= unit && exp < 4 {
-		f /= unit
-		exp++
-	}
-	return fmt.Sprintf("%.1f %cB", f, "kMGTP"[exp])
 }
 
 // Exhausted reports whether something failed because a disk is full. The error may

@@ -137,7 +137,7 @@ func outcome(s *store.Step, next Phase, status string) string {
 	p := s.Phase
 	back := next == RollingBack || next == RolledBack || next == Failed
 	switch {
-	case p == Failed, p == Cleaning && next == None:
+	case p == Failed, p == Cleaning && next == None, p == next && s.Error == "":
 		return store.OutcomeDone
 	case next == None && status != store.StatusFailed,
 		next != None && !back,
@@ -196,18 +196,34 @@ func upAgain(t store.Downtime, at time.Time) store.Downtime {
 // maxSteps limits the journal's size: repeated calls add steps.
 const maxSteps = 64
 
+func addStep(d *store.Deployment, s store.Step) {
+	d.Steps = append(d.Steps, s)
+	if len(d.Steps) > maxSteps {
+		d.Steps = slices.Delete(d.Steps, maxSteps/2, maxSteps/2+1)
+	}
+}
+
 // Enter notes in a journal that a phase is entered.
 func Enter(d *store.Deployment, p Phase, now time.Time) {
 	if d.Phase != p || len(d.Steps) == 0 {
-		d.Steps = append(d.Steps, store.Step{Phase: p, At: now})
-		if len(d.Steps) > maxSteps {
-			d.Steps = slices.Delete(d.Steps, maxSteps/2, maxSteps/2+1)
-		}
+		addStep(d, store.Step{Phase: p, At: now})
 	}
 	d.Phase, d.Updated = p, now
 	if p == Installed || p == Loaded {
 		d.Error = ""
 	}
+}
+
+// HandleData notes in a journal what is done with the application's data from now on; "":
+// nothing more. It reports whether that is news.
+func HandleData(d *store.Deployment, what string, now time.Time) bool {
+	last := len(d.Steps) - 1
+	if last < 0 || d.Steps[last].Data == what {
+		return false
+	}
+	addStep(d, store.Step{Phase: d.Phase, At: now, Data: what})
+	d.Updated = now
+	return true
 }
 
 // StatusOf is how a deployment ended. failed: its release failed to start, and stays.
@@ -239,6 +255,15 @@ func RecordOf(app string, d *store.Deployment, status string, end time.Time) sto
 		r.Measured = &m
 	}
 	r.Steps = ended(d.Steps, status, end)
+	for _, s := range r.Steps {
+		if s.Data == "" {
+			continue
+		}
+		if r.Measured == nil {
+			r.Measured = &store.Measured{}
+		}
+		r.Measured.DataSeconds += max(0, s.End.Sub(s.At).Seconds())
+	}
 	return r
 }
 

@@ -21,6 +21,7 @@ type Event struct {
 	To           string    `json:"to,omitempty"`
 	Driver       string    `json:"driver,omitempty"`
 	Phase        string    `json:"phase,omitempty"`  // of Entered
+	Data         string    `json:"data,omitempty"`   // what is done with the data from then on in the phase: copy, migrate, restore
 	Status       string    `json:"status,omitempty"` // of Ended, as the history has it
 	Error        string    `json:"error,omitempty"`
 }
@@ -75,7 +76,7 @@ func events(s *store.Store, name string, records []store.Record) (list []Event, 
 // entered makes an event for each step.
 func entered(base Event, steps []store.Step) (list []Event) {
 	for _, step := range steps {
-		base.At, base.Event, base.Phase = step.At, Entered, string(step.Phase)
+		base.At, base.Event, base.Phase, base.Data = step.At, Entered, string(step.Phase), step.Data
 		list = append(list, base)
 	}
 	return list

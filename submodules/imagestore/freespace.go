@@ -11,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/layer"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -64,7 +65,7 @@ func noRoom(taken, size, room int64) error {
 	if size < math.MaxInt64-taken {
 		size += taken
 	}
-	return submodules.Mark(fmt.Errorf("the image's new layers take at least %d MiB, and where the engine keeps images %d MiB are free: make room there", size>>20, room>>20), submodules.ErrSpace)
+	return submodules.Mark(fmt.Errorf("the image's new layers take at least %s, and where the engine keeps images %s are free: make room there", metered.Human(size), metered.Human(room)), submodules.ErrSpace)
 }
 
 // roomState is a receiver's account of the target's free space.
