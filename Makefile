@@ -165,6 +165,7 @@ test-all: stages test-ci ## all tests that need neither an ARM machine nor hours
 	@testdata/stage 'hostile artifacts (make test-hostile COUNT=100)' 4 $(MAKE) --no-print-directory test-hostile COUNT=100
 	@testdata/stage 'commands by hand (make test-sequences COUNT=30)' 5 $(MAKE) --no-print-directory test-sequences COUNT=30
 	@testdata/stage 'the newest engine (make test-newest)' 15 $(MAKE) --no-print-directory test-newest
+	@testdata/stage 'random kills of commands (make test-random-kills COUNT=200)' 2 $(MAKE) --no-print-directory test-random-kills COUNT=200
 	@testdata/stage 'kills at every point of the model (make test-kills)' 10 $(MAKE) --no-print-directory test-kills
 	@testdata/stage 'long tests of the delta (make test-delta)' 5 $(MAKE) --no-print-directory test-delta
 	@testdata/stage 'programs for arm/v7 and arm64 (make test-qemu-user)' 5 $(MAKE) --no-print-directory test-qemu-user
@@ -180,6 +181,12 @@ test-kills: # the deployment in a world in memory, killed or failing at every po
 	cd modules/deploy && seq $$(nproc) | xargs -P 0 -I PART sh -c \
 		'MENDER_APP_PART=PART/$$(nproc) exec ../../$(BUILD)/deploy.test -test.timeout 60m -test.v -test.run Anywhere >../../$(BUILD)/kills-PART.log || { tail -n 100 ../../$(BUILD)/kills-PART.log; exit 1; }'
 	grep -h 'figures:' $(BUILD)/kills-*.log
+
+.PHONY: test-random-kills
+test-random-kills: export MENDER_APP_KILLS = $(or $(COUNT),2000)
+test-random-kills: export MENDER_APP_SEED = $(SEED)
+test-random-kills: # 2000 kills of the operator's commands at random instants (COUNT=, SEED=)
+	$(GO) test -count=1 -v -timeout 120m -run TestRandomKills ./cmd/mender-app
 
 .PHONY: golden
 golden: # write golden deltas that are missing, as that of a new feature

@@ -17,12 +17,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/output"
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/artifact/similar"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
@@ -205,7 +205,7 @@ func begin(o Options) (r *run, err error) {
 	if err := r.readPolicy(); err != nil {
 		return nil, err
 	}
-	if r.temp, err = os.MkdirTemp(o.Build.TempDir, ".app-gen-*"); err != nil {
+	if r.temp, err = scratch.Dir(o.Build.TempDir, scratch.HostPrefix); err != nil {
 		return nil, &WriteError{Err: err}
 	}
 	if dir := o.Build.CacheDir; dir != "" && o.Build.CacheLimit > 0 {
@@ -224,7 +224,7 @@ func (r *run) end() {
 	if r.opener != nil {
 		r.opener.Close()
 	}
-	os.RemoveAll(r.temp)
+	scratch.Remove(r.temp)
 }
 
 // prepareManifests reads the manifests as they are shipped, and checks what can be

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/store/durable"
 )
 
@@ -60,4 +63,28 @@ func (a *App) DropAbort() error {
 		return nil
 	}
 	return durable.Remove(a.abortFile())
+}
+
+// DropAborts removes the requests of applications that have no open deployment: those that
+// a kill left. The caller holds the lock.
+func (s *Store) DropAborts() error {
+	entries, err := os.ReadDir(s.meta(abortsDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		name, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok || names.Check(name) != nil {
+			continue
+		}
+		if a, err := s.App(name); errors.Is(err, ErrNoApp) || err == nil && a.Deployment == nil {
+			if err := durable.Remove(filepath.Join(s.meta(abortsDir), e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

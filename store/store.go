@@ -84,7 +84,8 @@ func (s *Store) Beside(modules containermodules.Store) *Store { return &Store{s.
 func (s *Store) Dir() string { return s.dir }
 
 // Prepare creates the store if it is missing, and removes the temporary files of
-// interrupted writes. The caller holds the lock.
+// interrupted writes, but for those in the directories of applications ([App.Sweep]). The
+// caller holds the lock.
 func (s *Store) Prepare() error {
 	if err := s.Protect(); err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -92,7 +93,18 @@ func (s *Store) Prepare() error {
 	if err := durable.MkdirAll(s.meta(historyDir), 0o700); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	for _, dir := range []string{s.dir, s.meta(""), s.meta(historyDir)} {
+	dirs := []string{s.dir, s.meta("")}
+	// Whoever has files of its own in there sweeps only when it comes by.
+	entries, err := os.ReadDir(s.meta(""))
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for _, e := range entries {
+		if e.IsDir() && !strings.HasPrefix(e.Name(), durable.TempPrefix) {
+			dirs = append(dirs, s.meta(e.Name()))
+		}
+	}
+	for _, dir := range dirs {
 		if err := durable.Sweep(dir); err != nil {
 			return fmt.Errorf("store: %w", err)
 		}

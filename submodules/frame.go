@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/artifact/similar"
 )
 
@@ -443,11 +444,11 @@ func (f frame) dispatch(ctx context.Context, args []string) error {
 	}
 	common := req.Common()
 	if common.TempDir == "" {
-		dir, err := os.MkdirTemp("", f.name+"-")
+		dir, err := scratch.Dir("", scratch.Prefix)
 		if err != nil {
 			return fmt.Errorf("temporary directory: %w", err)
 		}
-		defer func() { _ = os.RemoveAll(dir) }()
+		defer func() { _ = scratch.Remove(dir) }()
 		common.TempDir = dir
 	}
 	if r, ok := req.(*statusRequest); ok && len(r.more) > 0 {

@@ -22,6 +22,7 @@ import (
 	"unsafe"
 
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/artifact/scratch"
 )
 
 const (
@@ -312,11 +313,11 @@ func (m *Module) environ(ctx context.Context, req AnyRequest) (env []string, cle
 	}
 	tmp := r.TempDir
 	if tmp == "" {
-		if tmp, err = os.MkdirTemp("", "mender-app-"); err != nil {
+		if tmp, err = scratch.Dir("", scratch.Prefix); err != nil {
 			return nil, cleanup, fmt.Errorf("temporary directory: %w", err)
 		}
 		own := tmp
-		cleanup = func() { _ = os.RemoveAll(own) }
+		cleanup = func() { _ = scratch.Remove(own) }
 	}
 	set[EnvTempDir] = tmp
 	if r.Components != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
+	"github.com/mender-app/mender-app/artifact/scratch"
 )
 
 // maxArchiveMembers bounds the index of an archive in memory. maxArchive bounds
@@ -79,11 +80,10 @@ func unpacked(f *os.File) (*os.File, error) {
 		return nil, err
 	}
 	defer z.Close()
-	tmp, err := os.CreateTemp("", "image-*.tar")
+	tmp, err := scratch.Unnamed("")
 	if err != nil {
 		return nil, err
 	}
-	os.Remove(tmp.Name())
 	size, err := io.Copy(tmp, io.LimitReader(z, maxArchive+1))
 	if err == nil && size > maxArchive {
 		err = fmt.Errorf("%w: it unpacks to more than %d bytes", ErrTooLarge, int64(maxArchive))

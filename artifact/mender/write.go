@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"slices"
 	"strings"
@@ -19,6 +18,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/mender-app/mender-app/artifact/internal/xz"
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/artifact/strictjson"
 )
 
@@ -281,14 +281,11 @@ func (w *writer) data() error {
 		}
 		return w.dataTar(w.tw)
 	}
-	tmp, err := os.CreateTemp(w.o.TempDir, "mender-data-*")
+	tmp, err := scratch.Unnamed(w.o.TempDir)
 	if err != nil {
 		return err
 	}
 	defer tmp.Close()
-	if err := os.Remove(tmp.Name()); err != nil {
-		return err
-	}
 	// The files of a payload are compressed already, so a fast level is enough.
 	zw, err := compress(tmp, w.o.Compression, gzip.BestSpeed)
 	if err != nil {

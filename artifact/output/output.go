@@ -19,20 +19,18 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/artifact/scratch"
 )
 
 // ErrKind is the error of a name that means something that cannot be written to.
 var ErrKind = errors.New("is not a file")
-
-// tempPrefix begins the name of a file that is not complete.
-const tempPrefix = ".mender-app-"
 
 // place is what a name means.
 type place struct {
@@ -223,9 +221,7 @@ func create(ctx context.Context, name string, perm fs.FileMode, dir string, held
 	case p.dir != "":
 		err = f.createTemp(perm)
 	case held:
-		if f.file, err = os.CreateTemp(dir, tempPrefix); err == nil {
-			f.temp = f.file.Name()
-		}
+		err = f.createHeld(dir)
 	default:
 		f.file, err = f.openTarget()
 	}
@@ -241,24 +237,39 @@ func (f *File) createTemp(perm fs.FileMode) (err error) {
 	if perm == 0 {
 		mode = 0o666
 	}
-	for {
-		temp := fmt.Sprintf("%s%08x", tempPrefix, rand.Uint32()) // of a fixed length: base may be as long as names get
-		fd, err := unix.Openat(int(f.parent.Fd()), temp, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_CLOEXEC, uint32(mode))
-		if errors.Is(err, unix.EEXIST) {
-			continue
+	scratch.Sweep(f.dir)
+	file, base, err := scratch.File(f.parent, mode)
+	if err != nil {
+		var perr *fs.PathError
+		if errors.As(err, &perr) {
+			perr.Path = f.name
 		}
-		if err != nil {
-			return &fs.PathError{Op: "create", Path: f.name, Err: err}
-		}
-		f.file, f.temp = os.NewFile(uintptr(fd), f.name), filepath.Join(f.dir, temp)
-		break
+		return err
 	}
+	f.file, f.temp = file, filepath.Join(f.dir, base)
 	if perm != 0 {
 		if err := f.file.Chmod(perm); err != nil && !errors.Is(err, fs.ErrPermission) { // vfat has the same for all files
 			return err
 		}
 	}
 	return nil
+}
+
+// createHeld makes a file in dir for what is written at the end.
+func (f *File) createHeld(dir string) error {
+	if dir == "" {
+		dir = os.TempDir()
+	}
+	scratch.Sweep(dir)
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if f.file, _, err = scratch.File(d, 0o600); err == nil {
+		f.temp = f.file.Name()
+	}
+	return err
 }
 
 // openTarget opens what is written to in place: exactly what was judged.
@@ -361,10 +372,6 @@ func (f *File) commit() error {
 	if err := sync(file); err != nil {
 		return err
 	}
-	f.file = nil
-	if err := file.Close(); err != nil {
-		return err
-	}
 	parent := int(f.parent.Fd())
 	// Something else may have taken the name in the meantime.
 	var st unix.Stat_t
@@ -374,8 +381,8 @@ func (f *File) commit() error {
 	if err := unix.Renameat(parent, filepath.Base(f.temp), parent, f.base); err != nil {
 		return &fs.PathError{Op: "rename", Path: f.name, Err: err}
 	}
-	f.temp = ""
-	return sync(f.parent)
+	f.temp, f.file = "", nil
+	return errors.Join(file.Close(), sync(f.parent)) // closed after it has its name: nobody sweeps it
 }
 
 // release copies what was held to what is written to in place.

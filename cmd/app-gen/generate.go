@@ -18,6 +18,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/names"
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator"
@@ -234,7 +235,7 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 	}
 	defer func() {
 		if f.fetched != "" {
-			os.RemoveAll(f.fetched)
+			scratch.Remove(f.fetched)
 		}
 	}()
 	targets, err := f.targets(c.Context())
@@ -274,7 +275,7 @@ func (f *genFlags) targets(ctx context.Context) ([]*target, error) {
 		return nil, err
 	}
 	if slices.ContainsFunc(f.o.Images.Releases.Dirs, bases.Remote) {
-		if f.fetched, err = os.MkdirTemp(f.o.Build.TempDir, ".app-gen-*"); err != nil {
+		if f.fetched, err = scratch.Dir(f.o.Build.TempDir, scratch.HostPrefix); err != nil {
 			return nil, &generator.WriteError{Err: err}
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/mender-app/mender-app/artifact/scratch"
 )
 
 // tokenScheme is how the URI of a key in a PKCS #11 token begins (RFC 7512).
@@ -181,11 +183,11 @@ func tokenSigner(ctx context.Context, keyURI string, public crypto.PublicKey) (*
 	}
 	sign := func(digest []byte) ([]byte, error) {
 		// pkcs11-tool takes what a pipe delivers in pieces for several pieces
-		dir, err := os.MkdirTemp("", ".app-gen-*")
+		dir, err := scratch.Dir("", scratch.HostPrefix)
 		if err != nil {
 			return nil, err
 		}
-		defer os.RemoveAll(dir)
+		defer scratch.Remove(dir)
 		in := filepath.Join(dir, "digest")
 		if err := os.WriteFile(in, append(append([]byte(nil), prefix...), digest...), 0o600); err != nil {
 			return nil, err

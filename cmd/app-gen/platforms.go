@@ -3,7 +3,6 @@ package main
 import (
 	"crypto"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/output"
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/inspect"
 )
@@ -151,7 +151,7 @@ func (t *target) prepare(dry bool) error {
 		}
 	}
 	var err error
-	if t.temp, err = os.MkdirTemp(b.TempDir, ".app-gen-*"); err != nil {
+	if t.temp, err = scratch.Dir(b.TempDir, scratch.HostPrefix); err != nil {
 		return &generator.WriteError{Err: err}
 	}
 	b.Output = filepath.Join(t.temp, "artifact.mender")
@@ -191,7 +191,7 @@ func (t *target) path() string {
 // discard removes unpublished files.
 func (t *target) discard() {
 	if t.temp != "" {
-		os.RemoveAll(t.temp)
+		scratch.Remove(t.temp)
 	}
 	if t.result != nil {
 		t.result.Discard()

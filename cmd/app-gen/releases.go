@@ -5,13 +5,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/bases"
 )
@@ -86,14 +86,14 @@ func fetched(ctx context.Context, places []string) (dirs []string, remove func()
 	var made []string
 	remove = func() {
 		for _, dir := range made {
-			os.RemoveAll(dir)
+			scratch.Remove(dir)
 		}
 	}
 	bars := newBars()
 	defer bars.stop()
 	for _, place := range places {
 		if bases.Remote(place) {
-			dir, err := os.MkdirTemp("", "app-gen-*")
+			dir, err := scratch.Dir("", scratch.HostPrefix)
 			if err != nil {
 				return nil, remove, &generator.WriteError{Err: err}
 			}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
@@ -196,11 +197,11 @@ func (a *actor) hook(ctx context.Context, name, event string) error {
 	if list, err := e.Hooks.Global(name); err == nil && len(list) == 0 {
 		return nil
 	}
-	dir, err := os.MkdirTemp("", "mender-app-*")
+	dir, err := scratch.Dir("", scratch.Prefix)
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer scratch.Remove(dir)
 	c := hooks.Call{Name: name, Operation: reconcileOperation, Automatic: true, Event: event, Values: filepath.Join(dir, "values")}
 	if err := os.WriteFile(c.Values, submodules.EncodeValues(e.Values.For(a.p.log, "")), 0o600); err != nil {
 		return err

@@ -8,13 +8,13 @@ import (
 	"log/slog"
 	"os"
 
-	"github.com/mender-app/mender-app/artifact/input"
-	"github.com/mender-app/mender-app/modules/client/download"
-
 	"golang.org/x/term"
 
+	"github.com/mender-app/mender-app/artifact/input"
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/modules/client/download"
 	"github.com/mender-app/mender-app/modules/diskspace"
 )
 
@@ -63,7 +63,7 @@ func (o *artifactOpener) OpenToCheck(ctx context.Context, from string, signed bo
 	if !download.IsURL(from) {
 		return o.Open(ctx, from, signed, nil)
 	}
-	dir, err := os.MkdirTemp("", "mender-app-check-")
+	dir, err := scratch.Dir("", scratch.Prefix)
 	if err != nil {
 		return nil, err
 	}
@@ -71,10 +71,10 @@ func (o *artifactOpener) OpenToCheck(ctx context.Context, from string, signed bo
 	options.Dir, options.PlainHTTP = dir, signed
 	in, err := o.openDownload(ctx, from, options)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(dir))
+		return nil, errors.Join(err, scratch.Remove(dir))
 	}
 	end := in.End
-	in.End = func(err error) error { return errors.Join(end(err), os.RemoveAll(dir)) }
+	in.End = func(err error) error { return errors.Join(end(err), scratch.Remove(dir)) }
 	return in, nil
 }
 

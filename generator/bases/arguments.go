@@ -11,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -37,7 +38,7 @@ type Arguments struct {
 
 // NewArguments makes a directory for temporary files, which Close removes.
 func NewArguments(access Access) (*Arguments, error) {
-	temp, err := os.MkdirTemp(access.TempDir, ".app-gen-*")
+	temp, err := scratch.Dir(access.TempDir, scratch.HostPrefix)
 	if err != nil {
 		return nil, &source.WriteError{Err: err}
 	}
@@ -48,7 +49,7 @@ func NewArguments(access Access) (*Arguments, error) {
 	}
 	older, err := NewChain(temp, tell)
 	if err != nil {
-		return nil, errors.Join(err, os.RemoveAll(temp))
+		return nil, errors.Join(err, scratch.Remove(temp))
 	}
 	opener := &source.Opener{Platform: access.Platform, TempDir: temp, Config: access.Sources, Rebuild: older.Image}
 	opener.Progress = func(what string, done, total int64) { tell("fetch", what, done, total) }
@@ -60,7 +61,7 @@ func (a *Arguments) Close() {
 	a.Builder.Close()
 	a.older.Builder.Close()
 	a.opener.Close()
-	os.RemoveAll(a.Temp)
+	scratch.Remove(a.Temp)
 }
 
 // Open finds the objects of an argument, with layers as uncompressed files.

@@ -18,6 +18,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
@@ -107,10 +108,10 @@ func Stream(ctx context.Context, stream io.Reader, name string, keys []crypto.Pu
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	if i.temp, err = os.MkdirTemp(tempDir, ".app-gen-*"); err != nil {
+	if i.temp, err = scratch.Dir(tempDir, scratch.HostPrefix); err != nil {
 		return nil, &source.WriteError{Err: err}
 	}
-	defer os.RemoveAll(i.temp)
+	defer scratch.Remove(i.temp)
 	if err := i.header(r.Header(), keys); err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}

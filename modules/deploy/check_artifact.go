@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/modules/appdata"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules"
@@ -103,11 +104,11 @@ func (p *preflight) checkRelease(ctx context.Context, f *Forecast, manifests fun
 
 // unpackOutside unpacks the manifests outside of the store, until remove is called.
 func (p *preflight) unpackOutside(manifests func() (io.Reader, error)) (dir string, remove func(), err error) {
-	tmp, err := os.MkdirTemp("", "mender-app-check-")
+	tmp, err := scratch.Dir("", scratch.Prefix)
 	if err != nil {
 		return "", nil, err
 	}
-	remove = func() { _ = os.RemoveAll(tmp) }
+	remove = func() { _ = scratch.Remove(tmp) }
 	defer func() {
 		if err != nil {
 			remove()

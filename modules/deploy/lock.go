@@ -7,12 +7,13 @@ import (
 	"os"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store"
 )
 
 // lock takes the store's lock for one call, and removes temporary files that an
-// earlier call left.
+// earlier call of any of the device's programs left.
 func (e *Engine) lock(ctx context.Context, who string) (func(), error) {
 	return e.lockWithin(ctx, who, cmp.Or(e.LockTimeout, DefaultLockTimeout))
 }
@@ -45,6 +46,7 @@ func (e *Engine) lockWithin(ctx context.Context, who string, limit time.Duration
 		return nil, err
 	}
 	prepared = true
+	scratch.Sweep("")
 	e.sweepTemp()
 	e.Meter = journal.NewMeter(e.Store.Dir(), e.DataRoot)
 	return func() { e.sweepTemp(); e.Transcript.Leave(); release() }, nil

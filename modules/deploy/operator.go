@@ -127,6 +127,9 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 	}
 	unloaded := e.undoDoomed(ctx)
 	e.tidyLeft(ctx)
+	if err := e.Store.DropAborts(); err != nil {
+		e.Log.Warn("requests to abort that nobody waits for stay", "error", err)
+	}
 	names, err := e.Store.Apps()
 	if err != nil {
 		return nil, err

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/clip"
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/store"
@@ -84,7 +85,7 @@ func (d Decider) Decide(ctx context.Context, p *policy.Policy, c Call) (off stri
 
 // ask runs the hook and reads its answer.
 func (d Decider) ask(ctx context.Context, c Call, list []settings.Value) (off string, err error) {
-	temp := func() (string, error) { return os.MkdirTemp("", "mender-app-*") }
+	temp := func() (string, error) { return scratch.Dir("", scratch.Prefix) }
 	if d.Store != nil {
 		temp = d.Store.Temp
 	}
@@ -92,7 +93,7 @@ func (d Decider) ask(ctx context.Context, c Call, list []settings.Value) (off st
 	if err != nil {
 		return "", err
 	}
-	defer os.RemoveAll(dir)
+	defer scratch.Remove(dir)
 	c.Values, c.Result = filepath.Join(dir, "values"), filepath.Join(dir, "result")
 	if err := os.WriteFile(c.Values, submodules.EncodeValues(settings.ByName(list)), 0o600); err != nil {
 		return "", err

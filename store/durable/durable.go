@@ -23,6 +23,8 @@ import (
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/artifact/scratch"
 )
 
 // TempPrefix begins the names of the temporary files and directories that this
@@ -128,10 +130,11 @@ func RemoveAll(path string) error {
 		}
 		return err
 	}
-	doomed, err := os.MkdirTemp(dir, TempPrefix+"removed-*")
+	doomed, claim, err := makeTemp(dir, TempPrefix+"removed-*")
 	if err != nil {
 		return err
 	}
+	defer claim.Close()
 	if err := os.Rename(path, filepath.Join(doomed, base)); err != nil {
 		_ = os.Remove(doomed)
 		return err
@@ -357,7 +360,9 @@ func syncPath(path string) error {
 }
 
 // Sweep removes what an interrupted call left in dir: names with
-// [TempPrefix]. It does not look into sub-directories.
+// [TempPrefix]. It does not look into sub-directories. Files that another process writes
+// with this package stay. The caller must be the only one to make symbolic links and trees
+// in dir.
 func Sweep(dir string) error {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -371,6 +376,9 @@ func Sweep(dir string) error {
 		names, err := d.Readdirnames(256)
 		for _, name := range names {
 			if len(name) > len(TempPrefix) && name[:len(TempPrefix)] == TempPrefix {
+				if scratch.Claimed(d, name) {
+					continue
+				}
 				if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
 					return err
 				}

@@ -186,10 +186,10 @@ func replaceLock(path string) (old *os.File, err error) {
 		}
 		old = nil
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), TempPrefix+filepath.Base(path)+"-*")
+	f, err := createTemp(filepath.Dir(path), TempPrefix+filepath.Base(path)+"-*")
 	if err == nil {
-		_ = f.Close()
 		err = os.Rename(f.Name(), path)
+		_ = f.Close()
 	}
 	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
 		err = makePrivate(path, 0o600) // better than being unable to roll back on a full disk

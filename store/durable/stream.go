@@ -1,10 +1,13 @@
 package durable
 
 import (
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/mender-app/mender-app/artifact/scratch"
 )
 
 // File is a new file that is written in parts, for content too large to hold in
@@ -20,11 +23,40 @@ func Create(path string) (*File, error) {
 	if dir == "" {
 		dir = "."
 	}
-	f, err := os.CreateTemp(dir, TempPrefix+base+"-*")
+	f, err := createTemp(dir, TempPrefix+base+"-*")
 	if err != nil {
 		return nil, err
 	}
 	return &File{f}, nil
+}
+
+// createTemp makes a temporary file that no Sweep removes before it is closed.
+func createTemp(dir, pattern string) (*os.File, error) {
+	for {
+		f, err := os.CreateTemp(dir, pattern)
+		if err != nil || scratch.Claim(f) {
+			return f, err
+		}
+		_ = f.Close()
+	}
+}
+
+// makeTemp makes a temporary directory that no Sweep removes before claim is closed.
+func makeTemp(dir, pattern string) (path string, claim *os.File, err error) {
+	for {
+		if path, err = os.MkdirTemp(dir, pattern); err != nil {
+			return "", nil, err
+		}
+		switch claim, err = os.Open(path); {
+		case errors.Is(err, fs.ErrNotExist):
+			continue
+		case err != nil:
+			return "", nil, err
+		case scratch.Claim(claim):
+			return path, claim, nil
+		}
+		_ = claim.Close()
+	}
 }
 
 func (f *File) Write(p []byte) (int, error) { return f.file.Write(p) }
@@ -39,9 +71,6 @@ func (f *File) Commit(path string, perm fs.FileMode) error {
 	if err := f.file.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", temp, err)
 	}
-	if err := f.file.Close(); err != nil {
-		return err
-	}
 	base := filepath.Base(path)
 	if err := Point("rename." + base); err != nil {
 		return fmt.Errorf("rename %s: %w", path, err)
@@ -49,7 +78,12 @@ func (f *File) Commit(path string, perm fs.FileMode) error {
 	if err := os.Rename(temp, path); err != nil {
 		return err
 	}
+	// It is closed when it has its name: another process that sweeps does not take it.
+	file := f.file
 	f.file = nil
+	if err := file.Close(); err != nil {
+		return err
+	}
 	// From here on, a power cut leaves either the old or the new content, never
 	// a part.
 	if err := SyncDir(filepath.Dir(path)); err != nil {

@@ -13,12 +13,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -110,7 +110,7 @@ func newSuite(ctx context.Context, o Options) (s *suite, end func(), err error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	temp, err := os.MkdirTemp("", "mender-app-conformance-")
+	temp, err := scratch.Dir("", scratch.Prefix)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -132,7 +132,7 @@ func newSuite(ctx context.Context, o Options) (s *suite, end func(), err error) 
 	if o.Kills <= 0 {
 		s.kills = defaultKills
 	}
-	return s, func() { s.c.end(); _ = os.RemoveAll(temp) }, nil
+	return s, func() { s.c.end(); _ = scratch.Remove(temp) }, nil
 }
 
 // all makes the checks. A call that cannot be made panics with stopped, which all
