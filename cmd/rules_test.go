@@ -46,7 +46,7 @@ var rules = []rule{
 		from: []string{"cmd/app", "cmd/docker-compose", "cmd/k8s", "cmd/mender-app"},
 		never: []string{
 			"generator", "submodules/conformance", "delta/encoder", "delta/internal/align", "delta/internal/lz/parse",
-			"github.com/gabstv/go-bsdiff", "github.com/google/go-containerregistry", "github.com/CycloneDX/cyclonedx-go", "sigs.k8s.io/kustomize",
+			"github.com/gabstv/go-bsdiff", "github.com/google/go-containerregistry", "github.com/CycloneDX/cyclonedx-go", "sigs.k8s.io/kustomize", "helm.sh/helm",
 		},
 	},
 	{

@@ -50,6 +50,7 @@ type Application struct {
 	ManifestsDir string
 	Env          map[string]string // of the metadata; empty values are left out
 	Compose      manifests.ComposeOptions
+	Values       []string // files of values, if the manifests are a chart; the last one wins
 	PlainSecrets []string // files, secrets and variables that may be shipped in plain
 	EncryptTo    []string // recipients of the secrets, age1… or files of these; none: they are shipped as they are
 }
@@ -245,6 +246,8 @@ func (o Options) checked() (Options, error) {
 		return o, &UsageError{Text: fmt.Sprintf("there is no orchestrator %q", app.Orchestrator), Hint: "did you mean " + Compose + "?"}
 	case names.CheckNew(app.Orchestrator) != nil:
 		return o, &UsageError{Text: fmt.Sprintf("bad orchestrator %q", app.Orchestrator), Hint: "it is the name of a sub-module: " + Compose + ", " + Kubernetes + " or your own"}
+	case app.Orchestrator != Kubernetes && len(app.Values) > 0:
+		return o, &UsageError{Text: "--values is for a chart, with --orchestrator " + Kubernetes}
 	case !app.known() && len(app.EncryptTo) > 0:
 		return o, &UsageError{Text: "--encrypt-secrets-to: the manifests of " + app.Orchestrator + " cannot be read", Hint: "encrypt its secrets yourself, in the way that its sub-module reads"}
 	case o.Artifact.Reader != "" && o.Artifact.ForVersion != "":

@@ -73,21 +73,38 @@ func (r *run) openManifests() error {
 	return nil
 }
 
-// renderManifests makes r.tree a copy with plain objects, if a kustomization stands at its
-// top. Beside them it has what the rendering does not look at: the policy, its hooks, and
+// renderManifests makes r.tree a copy with plain objects, if a kustomization or a chart
+// stands at its top. Beside them it has what the rendering does not look at: the policy, its hooks, and
 // encrypted Secrets at the top.
 func (r *run) renderManifests() error {
 	top, err := render.Top(r.tree)
-	if err != nil || top == "" {
+	if err != nil {
 		return err
+	}
+	if len(r.Application.Values) > 0 && !render.IsChart(top) {
+		return &UsageError{Text: "--values is for a chart, and there is no Chart.yaml in the manifests directory"}
+	}
+	if top == "" {
+		return nil
 	}
 	shown, err := filepath.Abs(r.Application.ManifestsDir)
 	if err != nil {
 		return err
 	}
-	rendered, err := render.Render(r.tree, shown, top)
+	release := render.Release{Name: r.Application.Name, Namespace: r.Application.Env["K8S_NAMESPACE"], Values: r.Application.Values}
+	if release.Namespace == "" {
+		release.Namespace = "default"
+	}
+	rendered, err := render.Render(r.tree, shown, top, release)
+	var values *render.ValuesError
+	if errors.As(err, &values) {
+		return &UsageError{Text: values.Error()}
+	}
 	if err != nil {
 		return err
+	}
+	for _, n := range rendered.Notes {
+		r.note("%s", n)
 	}
 	needs := []string{policyName, policy.HooksDir}
 	entries, err := os.ReadDir(r.tree)

@@ -155,6 +155,7 @@ func generateCommand() *cobra.Command {
 	fl.StringArrayVar(&f.o.Application.PlainSecrets, "plain-secret", nil, "file of the manifests, Compose secret or variable that may be shipped in plain, without a warning (repeatable)")
 	fl.StringVarP(&f.ctrAddress, "k8s-ctr-address", "c", "", "k8s: address of containerd on the device; -c needs a / in it")
 	fl.StringVarP(&f.namespace, "k8s-namespace", "s", "", "k8s: namespace to deploy to")
+	fl.StringArrayVar(&f.o.Application.Values, "values", nil, "k8s: file with values, if the manifests directory is a Helm chart (repeatable; the last one wins)")
 	fl.StringArrayVar(&f.env, "env", nil, "NAME=VALUE for the sub-module, which must declare the name, unless the device's operator allows it (repeatable)")
 	addMenderFlags(fl, f, &f.provides, &f.depends, &f.scripts)
 	fl.StringVar(&f.signCommand, "sign-command", "", "program that signs instead of --key: it reads the SHA-256 digest from standard input and prints the signature")

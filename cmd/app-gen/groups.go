@@ -16,7 +16,7 @@ var optionGroups = []struct{ name, options string }{
 	{"Signing and secrets", "key sign-command public-key encrypt-secrets-to plain-secret"},
 	{"Reports", "sbom provenance"},
 	{"Compose", "compose-file profile env-file compose-version"},
-	{"Kubernetes", "k8s-ctr-address k8s-namespace"},
+	{"Kubernetes", "k8s-ctr-address k8s-namespace values"},
 	{"Mender", "software-name software-version software-filesystem provides depends script compression reboot"},
 }
 

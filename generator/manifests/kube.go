@@ -44,8 +44,8 @@ type KubernetesOptions struct {
 // Kubernetes reads every .yaml, .yml and .json file below dir and lists the
 // images of the pod specs in them: init, ordinary and ephemeral containers and
 // image volumes of each kind that has pods, also inside a List. An unknown
-// kind is read like a Deployment if it has the same shape. Kustomizations are refused:
-// package render makes objects of the one at the top.
+// kind is read like a Deployment if it has the same shape. Kustomizations and charts are
+// refused: package render makes objects of the one at the top.
 func Kubernetes(dir string, o KubernetesOptions) (*Found, error) {
 	k := &kube{opts: o}
 	if err := k.read(dir); err != nil {
@@ -128,9 +128,14 @@ func (k *kube) read(dir string) error {
 		if d.IsDir() && path != "." && strings.HasPrefix(d.Name(), ".") {
 			return fs.SkipDir // as a device does
 		}
-		if !d.IsDir() && k.reach == nil && slices.Contains(kustomizations, d.Name()) {
+		switch {
+		case d.IsDir() || k.reach != nil:
+		case slices.Contains(kustomizations, d.Name()):
 			return &Error{Place: Place{File: path}, Text: "a kustomization is rendered only at the top of the manifests directory",
 				Hint: "put a kustomization.yaml at the top that names this directory in resources"}
+		case d.Name() == "Chart.yaml":
+			return &Error{Place: Place{File: path}, Text: "a chart is rendered only at the top of the manifests directory",
+				Hint: "give its directory as --manifests-dir"}
 		}
 		if plain, ok := strings.CutSuffix(path, names.EncryptedSuffix); ok && !d.IsDir() && manifest.IsManifest(plain) {
 			k.found.Encrypted = true

@@ -120,6 +120,7 @@ func TestKubernetesAsTheDevice(t *testing.T) {
 		"encrypted before":   {"s.yaml.age", "age-encryption.org/v1", ""},
 		"a policy is enough": {"a.yaml", pod + "web\n    imagePullPolicy: IfNotPresent\n", ""},
 		"a kustomization":    {"a/kustomization.yaml", "resources: []\n", "a/kustomization.yaml: a kustomization is rendered only at the top"},
+		"a chart":            {"a/Chart.yaml", "name: a\n", "a/Chart.yaml: a chart is rendered only at the top"},
 		"and without a type": {"a/Kustomization", "resources: []\n", "a/Kustomization: a kustomization is rendered only at the top"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +132,7 @@ func TestKubernetesAsTheDevice(t *testing.T) {
 			require.ErrorContains(t, err, c.want)
 			var e *Error
 			require.ErrorAs(t, err, &e)
-			if name != "a key twice" && !strings.Contains(c.file, "ustomization") { // no YAML is refused before
+			if name != "a key twice" && !strings.Contains(c.want, "rendered") { // no YAML is refused before
 				require.Contains(t, e.Hint, "the device")
 			}
 		})

@@ -31,7 +31,7 @@ func rendered(t *testing.T, dir string) (*Rendered, error) {
 		return nil, err
 	}
 	require.NotEmpty(t, top)
-	return Render(dir, dir, top)
+	return Render(dir, dir, top, Release{})
 }
 
 const deployment = `apiVersion: apps/v1

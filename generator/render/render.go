@@ -1,6 +1,6 @@
-// Package render makes plain Kubernetes objects of a kustomization, on the build
-// host: a device runs neither kustomize nor helm. Rendering reads only files of the
-// manifests directory. It uses no network and runs no program, and the same files give
+// Package render makes plain Kubernetes objects of a kustomization or a chart, on the
+// build host: a device runs neither kustomize nor helm. Rendering reads only files of the
+// manifests directory and files of values. It uses no network and runs no program, and the same files give
 // the same bytes.
 package render
 
@@ -42,6 +42,8 @@ type Rendered struct {
 	Objects []Object `json:"objects"`
 	// Text is the content of ObjectsFile. That of SecretsFile is in no report.
 	Text string `json:"text"`
+	// Notes say what is left out.
+	Notes []string `json:"-"`
 }
 
 // Top names the file at the top of dir that says how the directory is rendered; "" if
@@ -63,14 +65,22 @@ func Top(dir string) (string, error) {
 	return strings.Join(found, ""), nil
 }
 
-func isTop(name string) bool { return slices.Contains(kustomizationFiles, name) }
+func isTop(name string) bool { return name == chartFile || slices.Contains(kustomizationFiles, name) }
+
+// IsChart reports whether a file that Top found makes the directory a chart.
+func IsChart(top string) bool { return top == chartFile }
 
 // Render renders the directory dir, in which Top found from. In messages the directory
-// has the absolute path shown.
-func Render(dir, shown, from string) (*Rendered, error) {
+// has the absolute path shown. release is for a chart alone.
+func Render(dir, shown, from string, release Release) (*Rendered, error) {
 	r := &Rendered{From: from}
 	var err error
-	if r.Objects, err = kustomize(dir, shown, from); err != nil {
+	if IsChart(from) {
+		r.Objects, r.Notes, err = renderChart(dir, release)
+	} else {
+		r.Objects, err = kustomize(dir, shown, from)
+	}
+	if err != nil {
 		return nil, err
 	}
 	if len(r.Objects) == 0 {
