@@ -180,7 +180,7 @@ func TestHostileActions(t *testing.T) {
 		require.Equal(t, one.want, status, "%s %s: %s", one.path, one.body, body)
 		require.Contains(t, body, `"error":"`)
 	}
-	answer := say(t, socket, "GET /v1/apps/shop/stop HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+	answer := say(t, socket, "GET /v1/apps/shop/stop HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 	require.Contains(t, answer, " 405 ")
 	require.Contains(t, answer, "Allow: POST")
 	answer = say(t, socket, "POST /v1/apps/shop/stop HTTP/1.1\r\nHost: attacker.example\r\nContent-Type: application/json\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}")
@@ -270,7 +270,7 @@ func TestLongActions(t *testing.T) {
 	for range maxActions {
 		conn, err := net.Dial("unix", socket)
 		require.NoError(t, err)
-		_, err = io.WriteString(conn, "POST /v1/apps/shop/stop HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+		_, err = io.WriteString(conn, "POST /v1/apps/shop/stop HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
 		require.NoError(t, err)
 		defer conn.Close()
 	}
@@ -282,7 +282,7 @@ func TestLongActions(t *testing.T) {
 	conn, err := net.Dial("unix", socket)
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = io.WriteString(conn, "POST /v1/apps/shop/abort HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
+	_, err = io.WriteString(conn, "POST /v1/apps/shop/abort HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{}")
 	require.NoError(t, err)
 	require.Eventually(t, func() bool { return len(s.Actions.copies()) == maxActions+1 }, 10*time.Second, 10*time.Millisecond)
 	status, body = post(t, socket, "/v1/apps/shop/abort", "{}")
@@ -293,7 +293,7 @@ func TestLongActions(t *testing.T) {
 	case <-time.After(600 * time.Millisecond):
 	}
 	ask := func(path string) string {
-		return say(t, socket, "GET "+path+" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+		return say(t, socket, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
 	}
 	body = ask("/v1/actions")
 	require.Contains(t, body, " 200 ")

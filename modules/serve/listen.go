@@ -3,7 +3,9 @@ package serve
 import (
 	"context"
 	"crypto/tls"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"log"
 	"log/slog"
 	"net"
@@ -15,6 +17,7 @@ import (
 // Bounds of connections. A client that is slower than these is cut off.
 const (
 	maxConnections = 128 // of each listener; the others wait until one ends
+	maxOfUser      = 32  // of a user other than root on a unix socket; the others are refused
 	maxHeader      = 16 << 10
 	headerLimit    = 5 * time.Second
 	readLimit      = 15 * time.Second
@@ -45,7 +48,7 @@ func (s *Server) Serve(ctx context.Context, idle time.Duration, listeners ...Lis
 	}
 	failed := make(chan error, len(listeners))
 	for _, l := range listeners {
-		limited := &limited{Listener: l.Listener, free: make(chan struct{}, maxConnections)}
+		limited := &limited{Listener: l.Listener, free: make(chan struct{}, maxConnections), users: map[uint32]int{}}
 		go func() {
 			if l.TLS != nil {
 				failed <- server.Serve(tls.NewListener(limited, l.TLS))
@@ -138,20 +141,56 @@ func (q *quiet) change(f func()) {
 	}
 }
 
-// limited is a listener with a bound on its connections.
+// limited is a listener with a bound on its connections, and on those of each user.
 type limited struct {
 	net.Listener
 	free chan struct{}
+
+	mu    sync.Mutex
+	users map[uint32]int // connections of each
 }
 
 func (l *limited) Accept() (net.Conn, error) {
 	l.free <- struct{}{}
-	c, err := l.Listener.Accept()
-	if err != nil {
-		<-l.free
-		return nil, err
+	for {
+		c, err := l.Listener.Accept()
+		if err != nil {
+			<-l.free
+			return nil, err
+		}
+		peer := peerOn(c)
+		if peer == nil || peer.UID == 0 {
+			return &connection{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
+		}
+		if !l.count(peer.UID, 1) {
+			turnAway(c)
+			continue
+		}
+		return &connection{Conn: c, release: sync.OnceFunc(func() { l.count(peer.UID, -1); <-l.free })}, nil
 	}
-	return &connection{Conn: c, release: sync.OnceFunc(func() { <-l.free })}, nil
+}
+
+// count counts a connection of a user that begins or ends. It is false if the user has too
+// many.
+func (l *limited) count(uid uint32, change int) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := l.users[uid] + change
+	if n > maxOfUser {
+		return false
+	}
+	if l.users[uid] = n; n == 0 {
+		delete(l.users, uid)
+	}
+	return true
+}
+
+// turnAway ends a connection with an answer, if that fits into the socket.
+func turnAway(c net.Conn) {
+	body, _ := json.Marshal(Problem{Error: fmt.Sprintf("you have %d connections open, and may have no more: close some", maxOfUser), Status: http.StatusServiceUnavailable})
+	_ = c.SetWriteDeadline(time.Now().Add(time.Millisecond))
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s\n", len(body)+1, body)
+	_ = c.Close()
 }
 
 // connection is a connection that counts towards the bound.

@@ -5,8 +5,11 @@ import (
 	"context"
 	"io"
 	"net"
+	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -46,14 +49,14 @@ func TestHostileClients(t *testing.T) {
 	}
 	s, _ := shop(t)
 	path, done := running(t, s, time.Second)
-	const ask = "GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n"
+	const ask = "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
 	require.Contains(t, say(t, path, ask+"\r\n"), `{"ok":true`)
 	require.Contains(t, say(t, path, ask+"X: "+strings.Repeat("x", 64<<10)+"\r\n\r\n"), " 431 ")
 	require.Contains(t, say(t, path, "GET /"+strings.Repeat("x", 64<<10)+" HTTP/1.1\r\n\r\n"), " 431 ")
 	require.Contains(t, say(t, path, "nonsense\r\n\r\n"), " 400 ")
 	require.Contains(t, say(t, path, "GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n"), " 400 ")
-	require.Contains(t, say(t, path, "GET /v1/../../etc/passwd HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"), " 307 ", "to a path without dots")
-	require.Contains(t, say(t, path, "POST /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc"), " 405 ")
+	require.Contains(t, say(t, path, "GET /v1/../../etc/passwd HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"), " 307 ", "to a path without dots")
+	require.Contains(t, say(t, path, "POST /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 3\r\n\r\nabc"), " 405 ")
 	// As many as there may be say nothing, and are cut off.
 	for range maxConnections {
 		c, err := net.Dial("unix", path)
@@ -78,7 +81,7 @@ func TestIdle(t *testing.T) {
 	path, done := running(t, s, 100*time.Millisecond)
 	c, err := net.Dial("unix", path)
 	require.NoError(t, err)
-	_, err = io.WriteString(c, "GET /v1/events HTTP/1.1\r\nHost: x\r\n\r\n")
+	_, err = io.WriteString(c, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
 	require.NoError(t, err)
 	_, err = bufio.NewReader(c).ReadString('\n')
 	require.NoError(t, err)
@@ -89,4 +92,70 @@ func TestIdle(t *testing.T) {
 	}
 	require.NoError(t, c.Close())
 	require.NoError(t, <-done)
+}
+
+// dialAs opens connections as another user.
+func dialAs(t *testing.T, path string, uid, count int) (list []net.Conn) {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with its user
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_SETRESUID, uintptr(uid), uintptr(uid), uintptr(uid)); errno != 0 {
+			done <- errno
+			return
+		}
+		for range count {
+			c, err := net.Dial("unix", path)
+			if err != nil {
+				done <- err
+				return
+			}
+			list = append(list, c)
+		}
+		done <- nil
+	}()
+	require.NoError(t, <-done)
+	return list
+}
+
+// One user who opens connections without end takes none from others.
+func TestOneUserOfMany(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("needs root, to be another user")
+	}
+	s, _ := shop(t)
+	dir, err := os.MkdirTemp("", "mender-app-serve-")
+	require.NoError(t, err)
+	defer os.RemoveAll(dir)
+	require.NoError(t, os.Chmod(dir, 0o755))
+	path := filepath.Join(dir, "s")
+	l, err := net.Listen("unix", path)
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(path, 0o666))
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Serve(ctx, 0, Listener{Listener: l}) }()
+	defer func() { cancel(); require.NoError(t, <-done) }()
+
+	const ask = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+	greedy := dialAs(t, path, 65534, 5*maxConnections)
+	for _, c := range greedy {
+		defer c.Close()
+	}
+	start := time.Now()
+	other := dialAs(t, path, 65533, 1)[0]
+	defer other.Close()
+	require.NoError(t, other.SetDeadline(time.Now().Add(20*time.Second)))
+	_, err = io.WriteString(other, ask)
+	require.NoError(t, err)
+	line, err := bufio.NewReader(other).ReadString('\n')
+	require.NoError(t, err)
+	require.Contains(t, line, " 200 ")
+	require.Less(t, time.Since(start), headerLimit, "it had to wait until others were cut off")
+
+	last := greedy[len(greedy)-1]
+	require.NoError(t, last.SetDeadline(time.Now().Add(20*time.Second)))
+	answer, _ := io.ReadAll(last)
+	require.Contains(t, string(answer), " 503 ")
+	require.Contains(t, string(answer), `{"error":"you have 32 connections open, and may have no more: close some","status":503}`)
 }

@@ -26,19 +26,27 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 	if counted, ok := c.(*connection); ok {
 		c = counted.Conn
 	}
+	if peer := peerOn(c); peer != nil {
+		return context.WithValue(ctx, peerKey{}, peer)
+	}
+	return ctx
+}
+
+// peerOn is the peer of a connection; nil if it is none of a unix socket.
+func peerOn(c net.Conn) *Peer {
 	socket, ok := c.(*net.UnixConn)
 	if !ok {
-		return ctx
+		return nil
 	}
 	raw, err := socket.SyscallConn()
 	if err != nil {
-		return ctx
+		return nil
 	}
 	var peer *Peer
-	if raw.Control(func(fd uintptr) { peer = peerOf(int(fd)) }) != nil || peer == nil {
-		return ctx
+	if raw.Control(func(fd uintptr) { peer = peerOf(int(fd)) }) != nil {
+		return nil
 	}
-	return context.WithValue(ctx, peerKey{}, peer)
+	return peer
 }
 
 // peerOf asks the kernel who made the connection; nil if unknown.

@@ -20,6 +20,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
@@ -108,7 +109,7 @@ func (s *Server) Handler(ctx context.Context) http.Handler {
 func (s *Server) refused(w http.ResponseWriter, req *http.Request, r route) bool {
 	switch {
 	case !ownHost(req.Host) && s.Token == "":
-		fail(w, &httpError{http.StatusForbidden, "the name " + req.Host + " does not belong to this device: use localhost, or an address"})
+		fail(w, &httpError{http.StatusForbidden, "the name " + clip.Text(req.Host) + " does not belong to this device: use localhost, or an address"})
 	case s.Token != "" && !r.open && !s.knowsToken(req):
 		w.Header().Set("WWW-Authenticate", `Bearer realm="mender-app"`)
 		fail(w, &httpError{http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN"})
@@ -118,13 +119,14 @@ func (s *Server) refused(w http.ResponseWriter, req *http.Request, r route) bool
 	return true
 }
 
-// ownHost reports whether a browser may mean this device. A web site that points its
-// own name at this device's address (DNS rebinding) has a name with a dot.
+// ownHost reports whether a browser may mean this device: an address, or the name that
+// means nothing else anywhere. A web site can point any other name, also one without a dot,
+// at this device's address (DNS rebinding).
 func ownHost(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name
 	}
-	return !strings.Contains(host, ".") || net.ParseIP(strings.Trim(host, "[]")) != nil
+	return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")) != nil
 }
 
 func (s *Server) knowsToken(req *http.Request) bool {

@@ -304,7 +304,7 @@ func TestProblems(t *testing.T) {
 // site can give its own name the address of this device.
 func TestStrangers(t *testing.T) {
 	s, _ := shop(t)
-	for host, want := range map[string]int{"localhost": 200, "127.0.0.1:80": 200, "[::1]:80": 200, "192.0.2.1": 200, "attacker.example": 403, "attacker.example:80": 403} {
+	for host, want := range map[string]int{"localhost": 200, "127.0.0.1:80": 200, "[::1]:80": 200, "192.0.2.1": 200, "attacker.example": 403, "attacker.example:80": 403, "attacker": 403, "attacker:80": 403, "localhost.": 403, "": 403, "2130706433": 403, "0x7f000001": 403} {
 		req := httptest.NewRequest(http.MethodGet, "/v1/queue", nil)
 		req.Host = host
 		w := httptest.NewRecorder()
