@@ -21,6 +21,8 @@ type Config struct {
 	KillAfter time.Duration
 	// ConfigDir is passed as MENDER_APP_CONFIG_DIR if set.
 	ConfigDir string
+	// Store is passed as MENDER_APP_STORE if set: the directory that has all applications.
+	Store string
 	// Env is added unchanged to each call's environment ("NAME=value"). It comes from
 	// the operator's configuration or a test, never from an artifact.
 	Env []string

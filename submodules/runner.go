@@ -275,6 +275,9 @@ func (m *Module) environ(ctx context.Context, req AnyRequest) (env []string, cle
 	if m.Config.ConfigDir != "" {
 		set[EnvConfigDir] = m.Config.ConfigDir
 	}
+	if m.Config.Store != "" {
+		set[EnvStore] = m.Config.Store
+	}
 	for _, kv := range m.Config.Env {
 		k, v, _ := strings.Cut(kv, "=")
 		set[k] = v

@@ -108,6 +108,7 @@ const (
 	EnvDeadline   = "MENDER_APP_DEADLINE"
 	EnvPurgeData  = "MENDER_APP_PURGE_DATA"
 	EnvConfigDir  = "MENDER_APP_CONFIG_DIR"
+	EnvStore      = "MENDER_APP_STORE"
 	EnvRecipients = "MENDER_APP_RECIPIENTS"
 	EnvLogLines   = "MENDER_APP_LOG_LINES"
 	EnvDisabled   = "MENDER_APP_DISABLED"

@@ -38,6 +38,7 @@ var envText = []struct{ name, text string }{
 	{EnvCPUSet, "processors that are reserved, and the services that run on them, for sub-modules with the feature cpuset/1"},
 	{EnvOldVersion, "version of the previous release, for RUN"},
 	{EnvNewVersion, "version of the release that RUN is of"},
+	{EnvStore, "the directory of all applications, which no application may mount"},
 	{EnvConfigDir, "directory of the configuration (default " + DefaultConfigDir + ")"},
 }
 

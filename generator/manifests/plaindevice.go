@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/compose-spec/compose-go/v2/types"
 )
@@ -48,6 +49,7 @@ func (c *composer) plainService(s types.ServiceConfig) error {
 			c.note(at("volumes"), "%s: %s must be on the device before", who, v.Source)
 		}
 	}
+	c.othersThings(who, s, at)
 	if d := s.Deploy; d != nil {
 		ignored := func(is bool, key string) {
 			if is {
@@ -70,6 +72,44 @@ func (c *composer) plainService(s types.ServiceConfig) error {
 		c.note(at("devices"), "%s: %s must be on the device, or the service does not start", who, d.Source)
 	}
 	return nil
+}
+
+// ofOthers are directories in which a device has what belongs to its applications, where they
+// are by default.
+var ofOthers = []string{"/data/mender-app", "/data/mender-app-data", "/data/mender-app-mounts", "/run/mender-app/secrets", "/var/run/mender-app/secrets", "/data/mender-docker-compose", "/var/lib/docker", "/var/lib/containerd"}
+
+// othersThings warns of what a device refuses unless its operator allows the pair of
+// applications.
+func (c *composer) othersThings(who string, s types.ServiceConfig, at func(keys ...string) Place) {
+	const unless = "a device refuses this release unless ALLOW_OTHERS in its mender-app-docker-compose.conf allows it"
+	container := func(key, name string) {
+		c.warn(at(key), "%s: %s %s: if the container is another application's, %s", who, key, name, unless)
+	}
+	for _, m := range []struct{ key, value string }{{"network_mode", s.NetworkMode}, {"pid", s.Pid}, {"ipc", s.Ipc}} {
+		if strings.HasPrefix(m.value, "container:") {
+			container(m.key, m.value)
+		}
+	}
+	for _, from := range s.VolumesFrom {
+		if strings.HasPrefix(from, "container:") {
+			container("volumes_from", from)
+		}
+	}
+	for _, link := range s.ExternalLinks {
+		container("external_links", link)
+	}
+	for _, v := range s.Volumes {
+		for _, dir := range ofOthers {
+			if v.Type != types.VolumeTypeBind || !filepath.IsAbs(v.Source) {
+				continue
+			}
+			_, in := relative(dir, v.Source)
+			if _, above := relative(filepath.Clean(v.Source), dir); in || above && filepath.Clean(v.Source) == filepath.Dir(dir) {
+				c.warn(at("volumes"), "%s: %s is where a device has what belongs to applications: %s", who, v.Source, unless)
+				break
+			}
+		}
+	}
 }
 
 // together makes one error of several, so that all of them can be mended at once.

@@ -48,6 +48,41 @@ volumes:
 		`compose.yaml:18: network "mesh": the driver overlay needs a swarm, which a device has not: leave driver out`), found.Warnings)
 }
 
+// What a device refuses because it may be another application's is said with its line.
+func TestOthersThings(t *testing.T) {
+	found, err := Compose(t.Context(), writeFiles(t, map[string]string{"compose.yaml": `
+services:
+  web:
+    image: a:1
+    network_mode: container:kiosk-web-1
+    pid: container:kiosk-web-1
+    volumes_from: ["container:kiosk-web-1:ro"]
+    external_links: ["kiosk-web-1:db"]
+    volumes:
+      - /data/mender-app/kiosk/data:/theirs
+      - /var/lib/docker/volumes:/volumes:ro
+      - /data/shop:/own
+      - data:/data
+  stock:
+    image: a:1
+    pid: service:web
+    volumes: ["/data:/data"]
+volumes:
+  data: {}
+`}), ComposeOptions{})
+	require.NoError(t, err)
+	const unless = "a device refuses this release unless ALLOW_OTHERS in its mender-app-docker-compose.conf allows it"
+	require.ElementsMatch(t, []string{
+		`compose.yaml:5: service "web": network_mode container:kiosk-web-1: if the container is another application's, ` + unless,
+		`compose.yaml:6: service "web": pid container:kiosk-web-1: if the container is another application's, ` + unless,
+		`compose.yaml:7: service "web": volumes_from container:kiosk-web-1:ro: if the container is another application's, ` + unless,
+		`compose.yaml:8: service "web": external_links kiosk-web-1:db: if the container is another application's, ` + unless,
+		`compose.yaml:9: service "web": /data/mender-app/kiosk/data is where a device has what belongs to applications: ` + unless,
+		`compose.yaml:9: service "web": /var/lib/docker/volumes is where a device has what belongs to applications: ` + unless,
+		`compose.yaml:17: service "stock": /data is where a device has what belongs to applications: ` + unless,
+	}, found.Warnings)
+}
+
 // All errors of a file are named at once.
 func TestAllErrors(t *testing.T) {
 	_, err := Compose(t.Context(), writeFiles(t, map[string]string{"compose.yaml": `

@@ -60,6 +60,8 @@ type service struct {
 	VolumesFrom   []string              `json:"volumes_from"`
 	Labels        map[string]string     `json:"labels"`
 	Configs       []source              `json:"configs"`
+	ExternalLinks []string              `json:"external_links"`
+	PreStart      []service             `json:"pre_start"`
 	Ports         []json.RawMessage     `json:"ports"`
 	Healthcheck   *healthcheck          `json:"healthcheck"`
 	DependsOn     map[string]dependency `json:"depends_on"`

@@ -59,6 +59,9 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 			delete(projects, c.Labels[labelProject])
 		}
 	}
+	for p := range s.claims(s.req.Dir, all) {
+		delete(projects, p)
+	}
 	var data []string
 	if r.Data {
 		if data, err = s.finder().Data(ctx, projects, list); err != nil {
@@ -217,6 +220,9 @@ func (s *session) Volumes(ctx context.Context, r submodules.VolumesRequest) ([]s
 	was := runsAs(ours)
 	p, err := s.readProject(ctx, c, dir, was, false)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.checkProject(ctx, p); err != nil {
 		return nil, err
 	}
 	if named, err := rules.Named(dir, p.files); err != nil || !named && was != "" && was != rules.ProjectName(s.req.App) {

@@ -76,6 +76,9 @@ func (s *session) read(ctx context.Context, replaces func(dir string, all []cont
 	if err := pl.foreign(all); err != nil {
 		return nil, err
 	}
+	if err := s.checkOthers(ctx, pl); err != nil {
+		return nil, err
+	}
 	if err := s.planNetworks(ctx, pl); err != nil {
 		return nil, err
 	}

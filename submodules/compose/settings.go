@@ -33,6 +33,8 @@ type settings struct {
 	deadlineSaid  bool          // it is configured; otherwise health checks may ask for more
 	outside       []string      // ALLOW_OUTSIDE: kinds of files that may lie outside the manifests
 	refuse        []string      // REFUSE: what no service may have
+	others        []string      // ALLOW_OTHERS: which applications may use what others have, such as shop:kiosk
+	store         string        // of the caller; "" if it is not known
 	window        time.Duration // HEALTH_WINDOW: it must stay so for this long
 	restarts      int64         // HEALTH_RESTARTS: of a container that are forgiven
 	logLines      int64         // LOG_LINES: of a failing container that are shown
@@ -50,7 +52,7 @@ func readSettings(getenv func(string) string, warn func(string, ...any)) (settin
 	if dir == "" {
 		dir = submodules.DefaultConfigDir
 	}
-	f, err := config.Read(filepath.Join(dir, confName), "allow_outside", "refuse")
+	f, err := config.Read(filepath.Join(dir, confName), "allow_outside", "allow_others", "refuse")
 	if err != nil {
 		return settings{}, fmt.Errorf("configuration: %w", err)
 	}
@@ -96,6 +98,11 @@ func readSettings(getenv func(string) string, warn func(string, ...any)) (settin
 	if err := checkWords("ALLOW_OUTSIDE", s.outside, rules.OutsideKinds); err != nil {
 		return s, err
 	}
+	s.others = f.Strings("ALLOW_OTHERS", "allow_others")
+	if err := checkPairs(s.others); err != nil {
+		return s, err
+	}
+	s.store = getenv(submodules.EnvStore)
 	s.refuse = f.Strings("REFUSE", "refuse")
 	if err := checkWords("REFUSE", s.refuse, rules.ReachKinds); err != nil {
 		return s, err

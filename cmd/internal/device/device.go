@@ -343,6 +343,7 @@ func (c *Config) submodule(name string, log *slog.Logger) (submodules.Client, er
 	m.Config = submodules.Config{
 		Log:       withoutLastError(func(line string) { log.Info(line, "orchestrator", name) }),
 		KillAfter: killAfter,
+		Store:     c.Store,
 	}
 	return m.Client(), nil
 }

@@ -186,7 +186,7 @@ func (m *Model) reach(name string) (kinds []string) {
 			opts := m.Volumes[v.Text("source")].DriverOpts
 			sources = append(layersOf(opts["o"]), opts["device"])
 		}
-		if slices.ContainsFunc(sources, isRootOfDevice) {
+		if slices.ContainsFunc(sources, IsRootOfDevice) {
 			kinds = append(kinds, "mount-root")
 			break
 		}

@@ -17,8 +17,8 @@ func isRemote(name string) bool {
 	return strings.Contains(name, "://")
 }
 
-// isRootOfDevice reports whether a path is /, or a link to it.
-func isRootOfDevice(path string) bool {
+// IsRootOfDevice reports whether a path is /, or a link to it.
+func IsRootOfDevice(path string) bool {
 	if path == "" {
 		return false
 	}
