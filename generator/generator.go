@@ -351,9 +351,6 @@ func (r *run) readManifests(ctx context.Context) (*manifests.Found, error) {
 	case Compose:
 		o := r.Application.Compose
 		o.Encrypt, o.Ignored, o.Plain = encrypt, r.ignore.Ignored, r.Application.PlainSecrets
-		if o.Files, err = r.inTree(o.Files); err != nil {
-			return nil, err
-		}
 		found, err = manifests.Compose(ctx, dir, o)
 		var version *manifests.VersionError
 		if errors.As(err, &version) {

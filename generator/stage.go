@@ -62,6 +62,9 @@ func (r *run) openManifests() error {
 	} else if info, err := os.Stat(dir); err == nil && !info.IsDir() {
 		return fmt.Errorf("manifests directory %s is a file", dir)
 	}
+	if r.Application.Orchestrator == Compose {
+		return r.inManifests(r.liftManifests())
+	}
 	if r.ignore != nil {
 		if err := r.copyManifests("read", r.ignore); err != nil {
 			return r.inManifests(err)
@@ -71,6 +74,34 @@ func (r *run) openManifests() error {
 		return r.inManifests(r.renderManifests())
 	}
 	return nil
+}
+
+// liftManifests makes r.tree readable for a Compose project. If its own files lie in a
+// subdirectory, r.tree becomes a copy with a project at the top that includes them.
+func (r *run) liftManifests() error {
+	o := &r.Application.Compose
+	var err error
+	if o.Files, err = r.inTree(o.Files); err != nil {
+		return err
+	}
+	lift, err := manifests.LiftOf(r.tree, *o)
+	if err != nil {
+		return err
+	}
+	ignore := r.ignore
+	if ignore == nil && lift != nil {
+		if ignore, err = manifests.Without(".git"); err != nil {
+			return err
+		}
+	}
+	if ignore == nil {
+		return nil
+	}
+	if err := r.copyManifests("read", ignore); err != nil || lift == nil {
+		return err
+	}
+	o.Files = []string{manifests.ProjectFile}
+	return lift.Write(r.tree)
 }
 
 // renderManifests makes r.tree a copy with plain objects, if a kustomization or a chart

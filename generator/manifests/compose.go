@@ -120,22 +120,33 @@ type composer struct {
 	found    Found
 	sources  []string            // the Compose files, relative to dir
 	includes map[string][]string // what each of them includes
+	outside  []string            // the Compose files that lie elsewhere
 }
 
 func newComposer(dir string, o ComposeOptions) *composer {
 	return &composer{dir: dir, opts: o, used: map[string]string{}, unset: map[string]bool{}, read: map[string]string{}, needs: map[string]bool{}, includes: map[string][]string{}}
 }
 
+// named are the compose files that an option or COMPOSE_FILE names.
+func (c *composer) named() []string {
+	if len(c.opts.Files) > 0 {
+		return slices.Clone(c.opts.Files)
+	}
+	if c.env["COMPOSE_FILE"] == "" {
+		return nil
+	}
+	sep := c.env["COMPOSE_PATH_SEPARATOR"]
+	if sep == "" {
+		sep = string(os.PathListSeparator)
+	}
+	return strings.Split(c.env["COMPOSE_FILE"], sep)
+}
+
 // files resolves which compose files make the project, as names inside dir.
 func (c *composer) files() ([]string, error) {
-	names, origin := c.opts.Files, "given"
-	if len(names) == 0 && c.env["COMPOSE_FILE"] != "" {
-		sep := c.env["COMPOSE_PATH_SEPARATOR"]
-		if sep == "" {
-			sep = string(os.PathListSeparator)
-		}
-		names, origin = strings.Split(c.env["COMPOSE_FILE"], sep), "named by COMPOSE_FILE"
-		c.used["COMPOSE_FILE"] = c.env["COMPOSE_FILE"]
+	names, origin := c.named(), "given"
+	if len(c.opts.Files) == 0 && len(names) > 0 {
+		origin, c.used["COMPOSE_FILE"] = "named by COMPOSE_FILE", c.env["COMPOSE_FILE"]
 	}
 	if len(names) == 0 {
 		for _, set := range [][]string{cli.DefaultFileNames, cli.DefaultOverrideFileNames} {
@@ -183,6 +194,9 @@ func (c *composer) files() ([]string, error) {
 }
 
 func (c *composer) load(ctx context.Context, files []string) (*types.Project, error) {
+	if len(c.outside) > 0 {
+		return nil, c.explain(fmt.Errorf("%s %w", c.outside[0], errOutside))
+	}
 	profiles := c.opts.Profiles
 	if len(profiles) > 0 {
 		c.used["COMPOSE_PROFILES"] = strings.Join(profiles, ",")
@@ -418,7 +432,8 @@ func (c *composer) short(s string) string {
 }
 
 // fence is asked before compose-go's own loader of included and extended files. It
-// accepts every file that would not be shipped, and fails to load it.
+// accepts every file that would not be shipped, and fails to load it. Where a relative path
+// starts it cannot know: included finds out.
 type fence struct{ dir string }
 
 var errOutside = errors.New("is outside the manifests directory, so it is not shipped")
@@ -428,7 +443,7 @@ func (f fence) Accept(path string) bool {
 		return true
 	}
 	_, ok := relative(f.dir, path)
-	return !ok
+	return !ok && filepath.IsAbs(path)
 }
 
 func (f fence) Load(_ context.Context, path string) (string, error) {

@@ -192,4 +192,4 @@ func (j *judge) place(err error) error {
 }
 
 // ofService is how the checks of a device begin what they say of a service.
-var ofService = regexp.MustCompile(`^service (\S+) `)
+var ofService = regexp.MustCompile(`^service (\S+?):? `)

@@ -89,6 +89,9 @@ const maxIncluded = 1000
 func (c *composer) included(from []string, base string) {
 	for _, name := range from {
 		rel, ok := relative(c.dir, name)
+		if !ok {
+			c.outside = append(c.outside, name)
+		}
 		if !ok || c.needs[rel] || len(c.needs) > maxIncluded {
 			continue
 		}

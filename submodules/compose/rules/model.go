@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/mender-app/mender-app/artifact/image"
 )
 
 // MaxModel bounds a project as Compose prints it, in bytes: in a few lines of YAML,
@@ -107,9 +105,6 @@ func (m *Model) CheckServices(dir string) error {
 		}
 		if svc.Image == "" {
 			return refused("service %s has no image", name)
-		}
-		if image.InOwnDomain(svc.Image) {
-			return refused("service %s: %s is a name that mender-app gives the images of an application that is installed: use another", name, svc.Image)
 		}
 	}
 	return nil
