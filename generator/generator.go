@@ -357,15 +357,14 @@ func (r *run) readManifests(ctx context.Context) (*manifests.Found, error) {
 			return nil, &UsageError{Text: "--compose-version: " + err.Error(), Hint: "give what docker compose version says on the devices, such as 2.26"}
 		}
 	case Kubernetes:
-		found, err = manifests.Kubernetes(dir, manifests.KubernetesOptions{Encrypt: encrypt, Plain: r.Application.PlainSecrets})
+		found, err = manifests.Kubernetes(dir, manifests.KubernetesOptions{
+			Encrypt: encrypt, Plain: r.Application.PlainSecrets, Namespace: r.Application.Env["K8S_NAMESPACE"], At: r.rendered.Place,
+		})
 	default:
 		return nil, nil
 	}
 	if err != nil {
 		return nil, r.inManifests(err)
-	}
-	for i := range found.Uses {
-		found.Uses[i].Place = r.rendered.Place(found.Uses[i].Place)
 	}
 	r.warnings, r.notes = append(r.warnings, found.Warnings...), append(r.notes, found.Notes...)
 	if encrypt && len(found.Encrypt) == 0 {

@@ -39,6 +39,10 @@ var kustomizations = []string{"kustomization.yaml", "kustomization.yml", "Kustom
 type KubernetesOptions struct {
 	Encrypt bool     // find the files of Secrets, to encrypt them; a Secret that cannot be is an error
 	Plain   []string // files whose Secrets may be shipped in plain
+	// Namespace is the application's; "" leaves it to the device.
+	Namespace string
+	// At names the place that a place is shown as; nil: itself.
+	At func(Place) Place
 }
 
 // Kubernetes reads every .yaml, .yml and .json file below dir and lists the
@@ -51,29 +55,39 @@ func Kubernetes(dir string, o KubernetesOptions) (*Found, error) {
 	if err := k.read(dir); err != nil {
 		return nil, err
 	}
-	if err := deviceVerdict(dir); err != nil {
+	objects, err := deviceVerdict(dir)
+	if err != nil {
 		return nil, err
+	}
+	at := o.At
+	if at == nil {
+		at = func(p Place) Place { return p }
+	}
+	notes := needsOfDevice(objects, o.Namespace, at)
+	k.found.Warnings, k.found.Notes = append(k.found.Warnings, notes...), append(k.found.Notes, notes...)
+	for i := range k.found.Uses {
+		k.found.Uses[i].Place = at(k.found.Uses[i].Place)
 	}
 	return &k.found, nil
 }
 
 // deviceVerdict reads the manifests as a device does, and refuses what it would refuse
 // whatever runs there.
-func deviceVerdict(dir string) error {
+func deviceVerdict(dir string) ([]manifest.Object, error) {
 	// What is encrypted already cannot be read here.
 	objects, err := manifest.Read(dir, func(io.Reader) ([]byte, error) { return nil, nil })
 	if err != nil {
-		return deviceRefuses(err)
+		return nil, deviceRefuses(err)
 	}
 	for i := range objects {
 		o := &objects[i]
 		uses, err := manifest.Images(o)
 		if err != nil {
-			return deviceRefuses(err)
+			return nil, deviceRefuses(err)
 		}
 		for _, u := range uses {
 			if u.Policy == "Always" && o.Annotations()[marks.AllowPull] != "true" {
-				return &Error{
+				return nil, &Error{
 					Place: Place{File: o.File, Line: manifest.Position(dir, o, u.Field)},
 					Text:  fmt.Sprintf("%s %q: %s without an imagePullPolicy is always pulled", o.Kind, o.Name, u.Image),
 					Hint:  "the device takes its images from the artifact and refuses this: set imagePullPolicy: IfNotPresent, or use a tag other than latest",
@@ -81,7 +95,7 @@ func deviceVerdict(dir string) error {
 			}
 		}
 	}
-	return nil
+	return objects, nil
 }
 
 // deviceRefuses returns a device's error with its place.

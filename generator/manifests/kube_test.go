@@ -139,6 +139,26 @@ func TestKubernetesAsTheDevice(t *testing.T) {
 	}
 }
 
+// What a device's configuration has to allow is said, and is no reason to stop.
+func TestKubernetesNeedsOfTheDevice(t *testing.T) {
+	dir := tree(t,
+		"a.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\n",
+		"b.yaml", "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: visits.shop.example}\nspec: {group: shop.example, scope: Cluster, names: {kind: Visit}}\n---\napiVersion: shop.example/v1\nkind: Visit\nmetadata: {name: first}\n---\napiVersion: other.example/v1\nkind: Visit\nmetadata: {name: second}\n---\napiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: r, namespace: kube-system}\n")
+	own := "objects of the whole cluster, which a device refuses unless K8S_ALLOW_CLUSTER_OBJECTS in its mender-app-k8s.conf has CustomResourceDefinition Visit: b.yaml:1: CustomResourceDefinition/visits.shop.example, b.yaml:6: Visit/first"
+	found, err := Kubernetes(dir, KubernetesOptions{Namespace: "shop"})
+	require.NoError(t, err)
+	require.Equal(t, []string{own, "objects outside the application's namespace, shop, which a device refuses unless K8S_ALLOW_NAMESPACES in its mender-app-k8s.conf has kube-system: b.yaml:14: Role/r"}, found.Notes)
+	require.Equal(t, found.Notes, found.Warnings)
+
+	found, err = Kubernetes(dir, KubernetesOptions{At: func(p Place) Place { return Place{File: "of/" + p.File} }})
+	require.NoError(t, err)
+	require.Equal(t, "objects outside the namespace that the device chooses, which a device refuses unless K8S_ALLOW_NAMESPACES in its mender-app-k8s.conf has kube-system shop: of/a.yaml: ConfigMap/a, of/b.yaml: Role/r", found.Notes[1])
+
+	found, err = Kubernetes(tree(t, "a.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\n"), KubernetesOptions{})
+	require.NoError(t, err)
+	require.Contains(t, found.Notes[0], "has shop; with --k8s-namespace shop it is the application's own: a.yaml:1: ConfigMap/a")
+}
+
 func FuzzKubernetes(f *testing.F) {
 	f.Add([]byte("kind: Pod\nspec: {containers: [{image: a}]}\n"))
 	f.Add([]byte("&a\nkind: &b {<<: *b}\nitems: [*a]\nspec: {template: {spec: {<<: *b}}}\n"))
