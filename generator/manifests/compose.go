@@ -15,6 +15,8 @@ import (
 	"github.com/compose-spec/compose-go/v2/loader"
 	"github.com/compose-spec/compose-go/v2/template"
 	"github.com/compose-spec/compose-go/v2/types"
+
+	"github.com/mender-app/mender-app/submodules/compose/rules"
 )
 
 // ComposeOptions choose what of a compose project is read. The zero value reads
@@ -204,12 +206,16 @@ func (c *composer) load(ctx context.Context, files []string) (*types.Project, er
 		profiles = strings.Split(p, ",")
 		c.used["COMPOSE_PROFILES"] = p
 	}
+	var work rules.Interpolation
 	record := func(o *loader.Options) {
 		if o.Interpolate == nil { // called a second time while compose-go only lists files
 			return
 		}
 		inner := o.Interpolate.Substitute
 		o.Interpolate.Substitute = func(s string, lookup template.Mapping) (string, error) {
+			if err := work.Add(s); err != nil {
+				return "", err
+			}
 			unset := map[string]bool{}
 			out, err := inner(s, func(name string) (string, bool) {
 				v, ok := c.recording(lookup)(name)

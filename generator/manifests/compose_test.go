@@ -5,7 +5,9 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/require"
@@ -271,4 +273,23 @@ func TestNoReplicas(t *testing.T) {
 	require.ErrorContains(t, err, "compose.yaml:1: no service has a container")
 	_, err = Compose(t.Context(), tree(t, "compose.yaml", zero+"  on: {image: 'on:1'}\n"), ComposeOptions{})
 	require.NoError(t, err)
+}
+
+// TestComposeInterpolationIsBounded: a text whose variables take minutes is refused at once.
+func TestComposeInterpolationIsBounded(t *testing.T) {
+	bad := strings.Repeat("${A:-", 3200) + strings.Repeat("}", 3200)
+	for name, files := range map[string]map[string]string{
+		"compose":  {"compose.yaml": "services: {web: {image: web, command: ['" + bad + "']}}\n"},
+		"env":      {"compose.yaml": "services: {web: {image: web}}\n", ".env": "A=" + bad + "\n"},
+		"env file": {"compose.yaml": "services: {web: {image: web, env_file: [web.env]}}\n", "web.env": "A=" + bad + "\n"},
+	} {
+		dir := t.TempDir()
+		for file, text := range files {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+		}
+		start := time.Now()
+		_, err := Compose(t.Context(), dir, ComposeOptions{})
+		require.ErrorContains(t, err, "the variables take too long to fill in", name)
+		require.Less(t, time.Since(start), 5*time.Second, name)
+	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 
 	"github.com/mender-app/mender-app/submodules/compose/programenv"
+	"github.com/mender-app/mender-app/submodules/compose/rules"
 )
 
 // deviceOwn are variables that each device sets itself. Those of the build host
@@ -43,6 +44,13 @@ func (c *composer) environment() error {
 			return fmt.Errorf("env file: %w", err)
 		} else if info.IsDir() {
 			return fmt.Errorf("env file %s is a directory", f)
+		}
+		text, err := rules.ReadFile(f)
+		if err != nil {
+			return fmt.Errorf("env file: %w", err)
+		}
+		if err := new(rules.Interpolation).Add(string(text)); err != nil {
+			return &Error{Place: Place{File: c.short(f)}, Text: err.Error()}
 		}
 	}
 	values, err := dotenv.GetEnvFromFile(c.env, files)
@@ -149,6 +157,9 @@ func (c *composer) envFile(who string, f types.EnvFile, at Place) error {
 	}
 	if f.Format != "" {
 		return nil
+	}
+	if err := new(rules.Interpolation).Add(string(b)); err != nil {
+		return &Error{Place: Place{File: rel}, Text: err.Error()}
 	}
 	lookup := c.recording(func(name string) (string, bool) { v, ok := c.env[name]; return v, ok })
 	if _, err := dotenv.UnmarshalBytesWithLookup(b, dotenv.LookupFn(lookup)); err != nil {

@@ -145,6 +145,9 @@ func (j *judge) envFile(service string, f types.EnvFile) error {
 	case f.Format != "":
 		return nil
 	}
+	if err := new(rules.Interpolation).Add(string(text)); err != nil {
+		return &Error{Place: Place{File: rel}, Text: err.Error()}
+	}
 	if _, err := dotenv.UnmarshalBytesWithLookup(text, func(name string) (string, bool) { v, ok := j.env[name]; return v, ok }); err != nil {
 		return &Error{Place: Place{File: rel}, Text: err.Error()}
 	}

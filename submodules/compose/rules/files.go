@@ -141,6 +141,9 @@ func Variables(dir string) (map[string]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := new(Interpolation).Add(string(text)); err != nil {
+		return nil, refused("%s/.env: %w", dir, err)
+	}
 	env, err := dotenv.ParseWithLookup(strings.NewReader(string(text)), func(string) (string, bool) { return "", false })
 	if err != nil {
 		return nil, refused("%s/.env: %w", dir, err)

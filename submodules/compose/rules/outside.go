@@ -28,10 +28,12 @@ type fileCheck struct {
 	allowed []string
 	lookup  func(string) (string, bool) // of variables, as Compose does it
 	seen    map[string]bool
+	work    Interpolation
 }
 
 // CheckFiles refuses the files of the project in dir if they name files outside the
-// manifests, or remote ones, and so do the layers of overrides. lookup returns the
+// manifests, or remote ones, or if their variables take too long to fill in, and so do the
+// layers of overrides. lookup returns the
 // variables of the files. Configs and secrets are in the model; see Model.Check.
 func CheckFiles(dir string, files, layers []string, set Settings, lookup func(string) (string, bool)) error {
 	real, err := filepath.EvalSymlinks(dir)
@@ -110,6 +112,9 @@ func (c *fileCheck) file(name, base string) error {
 		if err := dec.Decode(&doc); err == io.EOF {
 			return nil
 		} else if err != nil {
+			return refused("%s: %w", name, err)
+		}
+		if err := c.work.texts(doc); err != nil {
 			return refused("%s: %w", name, err)
 		}
 		if err := c.document(doc, base); err != nil {
