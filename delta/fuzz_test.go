@@ -129,6 +129,17 @@ func (h countedHeaders) Next() ([]byte, error) {
 // never commit what has not the right digest.
 func FuzzApply(f *testing.F) {
 	old, new := fuzzPair()
+	fuzzBody(f, old, new)
+}
+
+// FuzzUnwind does the same where the delta says what it knows about unwind tables, of a
+// changed and of a new library.
+func FuzzUnwind(f *testing.F) {
+	old, new := contents(f, unwindDir)
+	fuzzBody(f, imageOf("old", delta.Tar, old), imageOf("new", delta.Tar, new))
+}
+
+func fuzzBody(f *testing.F, old, new delta.Image) {
 	var d bytes.Buffer
 	_, err := encoder.Encode(context.Background(), &d, []delta.Image{old}, new, encoder.Options{})
 	require.NoError(f, err)

@@ -46,21 +46,25 @@ type golden struct {
 	slow     bool     // encoding it takes long
 }
 
+// plain is for deltas that were made before unwind tables were known.
+var plain = encoder.Options{NoUnwind: true}
+
 var goldens = []golden{
 	{name: "elf-arm", in: "elf-arm", kind: delta.Tar},
-	{name: "elf-arm64", in: "elf-arm64", kind: delta.Tar},
-	{name: "elf-amd64", in: "elf-amd64", kind: delta.Tar},
+	{name: "elf-arm64", in: "elf-arm64", kind: delta.Tar, options: plain},
+	{name: "elf-amd64", in: "elf-amd64", kind: delta.Tar, options: plain},
 	{name: "go", in: "go", kind: delta.Tar},
 	{name: "gzip", in: "gzip", kind: delta.Tar, features: []string{"deflate1", "goflate1"}},
 	{name: "zip", in: "zip", kind: delta.Tar, features: []string{"deflate1", "goflate1"}},
 	{name: "md5sums", in: "md5sums", kind: delta.Tar},
-	{name: "files", in: "files", kind: delta.Tar},
-	{name: "files-only", in: "files", kind: delta.Tar, options: encoder.Options{FilesOnly: true}},
-	{name: "blob", in: "elf-amd64", kind: delta.Blob},
-	{name: "bulk", in: bulkDir, kind: delta.Tar},
+	{name: "files", in: "files", kind: delta.Tar, options: plain},
+	{name: "files-only", in: "files", kind: delta.Tar, options: encoder.Options{FilesOnly: true, NoUnwind: true}},
+	{name: "blob", in: "elf-amd64", kind: delta.Blob, options: plain},
+	{name: "bulk", in: bulkDir, kind: delta.Tar, options: plain},
 	{name: "bulk-go", in: bulkGoDir, kind: delta.Tar},
-	{name: "shared", in: "files", kind: delta.Tar, shared: true},
-	{name: "far", in: farDir, kind: delta.Tar, features: []string{"far1"}},
+	{name: "shared", in: "files", kind: delta.Tar, shared: true, options: plain},
+	{name: "far", in: farDir, kind: delta.Tar, options: plain, features: []string{"far1"}},
+	{name: "unwind", in: unwindDir, kind: delta.Tar, features: []string{"unwind1"}},
 	{name: "large", in: largeDir, kind: delta.Blob, slow: true},
 }
 
@@ -83,6 +87,8 @@ func contents(t testing.TB, dir string) (old, new []byte) {
 		return bulkContents(t, "go")
 	case farDir:
 		return farContents(t)
+	case unwindDir:
+		return unwindContents(t)
 	case largeDir:
 		return largeContents()
 	}
@@ -111,6 +117,29 @@ func farContents(t testing.TB) (old, new []byte) {
 		tarFile{name: "zeros", typ: '0', data: make([]byte, 4200<<10)}, tarFile{name: "other", typ: '0', data: other})
 }
 
+// unwindDir is none either: a library that is changed, and one that is new.
+const unwindDir = "unwind"
+
+func unwindContents(t testing.TB) (old, new []byte) {
+	old, changed := contents(t, "elf-arm64")
+	_, added := bulkContents(t, "elf-amd64")
+	return old, makeTar(append(filesOf(t, changed), filesOf(t, added)...)...)
+}
+
+// filesOf reads the files of a tar.
+func filesOf(t testing.TB, b []byte) (files []tarFile) {
+	for r := tar.NewReader(bytes.NewReader(b)); ; {
+		h, err := r.Next()
+		if err == io.EOF {
+			return files
+		}
+		require.NoError(t, err)
+		b, err := io.ReadAll(r)
+		require.NoError(t, err)
+		files = append(files, tarFile{name: h.Name, typ: '0', data: b})
+	}
+}
+
 // largeDir is none either: a file of more than one window, of which a part moves from one
 // window to the other, and some bytes of each are new.
 const largeDir = "large"
@@ -135,16 +164,10 @@ func bulkContents(t testing.TB, dirs ...string) (old, new []byte) {
 	var files []tarFile
 	for _, dir := range dirs {
 		_, b := contents(t, dir)
-		r := tar.NewReader(bytes.NewReader(b))
-		for {
-			h, err := r.Next()
-			if err == io.EOF {
-				break
-			}
-			require.NoError(t, err)
-			b, err := io.ReadAll(r)
-			require.NoError(t, err)
-			files = append(files, tarFile{name: dir + "/" + filepath.Base(h.Name), typ: '0', data: append(b, make([]byte, max(0, size-len(b)))...)})
+		for _, f := range filesOf(t, b) {
+			f.name = dir + "/" + filepath.Base(f.name)
+			f.data = append(f.data, make([]byte, max(0, size-len(f.data)))...)
+			files = append(files, f)
 		}
 	}
 	stored := tarFile{name: "noise", typ: '0', data: append(make([]byte, 64<<10), noise(1, 600)...)}
@@ -262,6 +285,7 @@ var featureGoldens = map[string]string{
 	delta.FeatureDeflate: "gzip",
 	delta.FeatureGo:      "zip",
 	delta.FeatureFar:     "far",
+	delta.FeatureUnwind:  "unwind",
 }
 
 // goldenSums are the SHA-256 of all golden deltas, in the order of their names. They

@@ -80,10 +80,11 @@ const (
 	FeatureDeflate = "deflate1"
 	FeatureGo      = "goflate1"
 	FeatureFar     = "far1"
+	FeatureUnwind  = "unwind1"
 )
 
 // Features are all features that a decoder of this version may know.
-var Features = []string{FeatureELF, FeatureLZ, FeatureDeflate, FeatureGo, FeatureFar}
+var Features = []string{FeatureELF, FeatureLZ, FeatureDeflate, FeatureGo, FeatureFar, FeatureUnwind}
 
 // Limits of the head.
 const (

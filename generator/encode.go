@@ -137,7 +137,7 @@ func (m *deltaMaker) image(ctx context.Context, img *plannedImage) (*imageDeltas
 // encode makes a delta in the temporary directory. what is its name for Progress.
 func (m *deltaMaker) encode(ctx context.Context, what string, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
 	o := encoder.Options{
-		TempDir: m.temp, FilesOnly: m.Images.FilesOnly, Thrift: m.thrift, NoDeflate: m.lacks(delta.FeatureDeflate), NoGo: m.lacks(delta.FeatureGo), NoFar: m.lacks(delta.FeatureFar),
+		TempDir: m.temp, FilesOnly: m.Images.FilesOnly, Thrift: m.thrift, NoDeflate: m.lacks(delta.FeatureDeflate), NoGo: m.lacks(delta.FeatureGo), NoFar: m.lacks(delta.FeatureFar), NoUnwind: m.lacks(delta.FeatureUnwind),
 		Progress: func(done, total int64) { m.tell("encode", what, done, total) },
 	}
 	hex := ""

@@ -103,6 +103,9 @@ func (d *Decoder) Apply(ctx context.Context, old delta.Old, temp string, sink fu
 		defer file.close()
 		c.Extend(file.open, d.header.Temp)
 	}
+	if slices.Contains(d.header.Features, delta.FeatureUnwind) {
+		c.KnowUnwind()
+	}
 	for _, o := range d.header.Objects {
 		if o.Encoding == delta.Omitted {
 			continue

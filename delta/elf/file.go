@@ -74,6 +74,7 @@ type File struct {
 	lo, hi   uint64    // addresses
 	rw       uint64    // the lowest writable address
 	text     section
+	frame    section // .eh_frame
 	gotab    *goTable
 	goBases  GoBases
 
@@ -263,6 +264,8 @@ func (f *File) sectionTable(r io.ReaderAt, t []byte, ent, str, size uint64) {
 		switch string(n) {
 		case ".text":
 			f.text = s
+		case ".eh_frame":
+			f.frame = s
 		}
 		if l := uint64(le.Uint32(t[i*ent+linkAt:])); l < uint64(len(t))/ent && s.class == classSyms {
 			if _, _, _, _, o, z, _ := get(l); o <= size && z <= size-o {

@@ -42,6 +42,8 @@ type Options struct {
 	NoDeflate, NoGo bool
 	// NoFar makes a delta that needs no temporary file.
 	NoFar bool
+	// NoUnwind makes a delta that knows nothing about unwind tables.
+	NoUnwind bool
 	// Progress, if set, is called from time to time, never concurrently, with
 	// the bytes of the new image that are done, and their total.
 	Progress func(done, total int64)
@@ -203,8 +205,9 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 		}
 		*i = used[*i] - 1
 	}
-	streams, byGo := false, false
+	streams, byGo, unwind := false, false, false
 	uses := func(c *script.Content) bool {
+		unwind = unwind || c.Unwind != nil
 		for i := range c.Streams {
 			streams = true
 			byGo = byGo || c.Streams[i].Variant.IsGo()
@@ -253,6 +256,9 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 		h.Features = append(h.Features, delta.FeatureFar)
 		h.Temp = temp
 	}
+	if unwind {
+		h.Features = append(h.Features, delta.FeatureUnwind)
+	}
 	head, err := delta.AppendHeader(nil, h)
 	if err != nil {
 		return nil, err
@@ -261,6 +267,9 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 		return nil, err
 	}
 	c := codec.NewEncoder(e.ctx, w, literals, e.store, h.Bases, h.Size())
+	if unwind {
+		c.KnowUnwind()
+	}
 	if e.opt.Shares != nil {
 		c.Shares(e.opt.Shares)
 	}

@@ -63,7 +63,7 @@ func (e *encoder) betterNew(t *target, change script.Content) (bool, error) {
 		return false, err
 	}
 	fresh := *t.plan
-	fresh.Op, fresh.Parts = script.Bulk, t.parts()
+	fresh.Op, fresh.Parts, fresh.Unwind = script.Bulk, t.parts(), t.unwind
 	alone, err := cost(&fresh)
 	return alone < changed, err
 }
@@ -102,11 +102,12 @@ func (e *encoder) tryFile(t *target, h *object, f *oldFile, only bool, best *cho
 	defer e.memory.take(need)()
 	try := t.from(f)
 	var options []script.Content
+	var old *elf.Unwind // of f, if t has unwind tables
 	window := int64(codec.Window)
 	along := func(masked elf.Mode) error {
 		o := try
 		var err error
-		if o.Matches, err = e.matches(t, h, f, masked); err == nil && o.Matches != nil {
+		if o.Matches, err = e.matches(t, h, f, masked, try.Unwind, old); err == nil && o.Matches != nil {
 			o.Matches = fewer(o.Matches, window)
 			options = append(options, o)
 		}
@@ -118,6 +119,11 @@ func (e *encoder) tryFile(t *target, h *object, f *oldFile, only bool, best *cho
 	}
 	isGo := false
 	if isELF {
+		try.Unwind = t.unwind
+		old = e.oldUnwind(t, f)
+		if try.UnwindFrom, err = e.alignUnwind(t.unwind, old); err != nil {
+			return err
+		}
 		window = codec.ELFWindow
 		if try.Mode, isGo, err = e.mode(f); err != nil {
 			return err
@@ -193,13 +199,17 @@ func alignWindows(newSize, oldSize int64) (newWindow, oldWindow int64) {
 
 // matches aligns a content with an old file, window by window; with a mode, on
 // copies in which addresses are masked.
-func (e *encoder) matches(t *target, h *object, f *oldFile, mode elf.Mode) ([]script.Match, error) {
-	read := func(r io.ReaderAt, off, at, size int64) ([]byte, error) {
+func (e *encoder) matches(t *target, h *object, f *oldFile, mode elf.Mode, unwind, oldUnwind *elf.Unwind) ([]script.Match, error) {
+	read := func(r io.ReaderAt, u *elf.Unwind, off, at, size int64) ([]byte, error) {
 		b := make([]byte, size)
-		return b, readFull(r, b, off+at)
+		err := readFull(r, b, off+at)
+		if u != nil {
+			u.Toggle(at, b)
+		}
+		return b, err
 	}
-	oldBytes := func(at, size int64) ([]byte, error) { return read(e.old[f.obj].r, f.off, at, size) }
-	newBytes := func(at, size int64) ([]byte, error) { return read(h.r, t.off, at, size) }
+	oldBytes := func(at, size int64) ([]byte, error) { return read(e.old[f.obj].r, oldUnwind, f.off, at, size) }
+	newBytes := func(at, size int64) ([]byte, error) { return read(h.r, unwind, t.off, at, size) }
 	if mode != elf.Off {
 		if max(t.Size, f.size) > maxMasked {
 			return nil, nil

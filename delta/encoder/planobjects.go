@@ -22,6 +22,8 @@ type target struct {
 	off   int64 // in the new object
 	dense bool  // seems to be compressed already
 	plan  *script.Content
+
+	unwind *elf.Unwind // what is known about its unwind tables, or nil
 }
 
 // objectPlan is the plan of one object.
@@ -130,6 +132,7 @@ func (e *encoder) planContents(todo []*target, h *object) error {
 		}
 	}
 	plain := func(i int) error { // without streams
+		todo[i].readUnwind(e.opt.NoUnwind)
 		if err := e.planChange(todo[i], h, cands[i]); err != nil {
 			return err
 		}
@@ -197,6 +200,7 @@ func spend(todo []*target, size int64, thrift int) {
 			it.t.plan.Op = script.Literal
 		default:
 			it.t.plan.Op = script.Bulk
+			it.t.plan.Unwind = it.t.unwind
 			it.t.plan.Parts = it.t.parts()
 		}
 	}
@@ -289,6 +293,9 @@ func (t *target) parts() []script.Part {
 	}
 	var parts []script.Part
 	for _, p := range elf.Parts(t.plan.New, t.Size) {
+		if p.Kind == elf.Pairs && t.unwind != nil && p.Off >= t.unwind.Head && p.Off < t.unwind.Head+int64(t.unwind.Table) {
+			continue // nothing is left of it
+		}
 		if p.Size >= minPart && len(parts) < codec.MaxParts {
 			parts = append(parts, script.Part{Off: p.Off, Size: p.Size, Kind: partKinds[p.Kind]})
 		}

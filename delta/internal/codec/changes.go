@@ -32,12 +32,14 @@ type changeCoder struct {
 	literals *literalCoder
 	matches  matchCoder
 	elf      elfCoder
+	unwind   *unwindCoder
 	same     *model.FlagModel // a span is as predicted
 	word     *model.WordModel
 
 	// State of the content that is being coded.
 	e        *content
 	f        delta.File
+	known    *elf.Unwind // of the new file, or nil
 	inBulk   bool
 	old, new [Chunk]byte
 	last     []byte // some of the bytes before
@@ -46,7 +48,7 @@ type changeCoder struct {
 }
 
 func newChangeCoder(r *run, out *output, checks *oldChecks, sums *md5Lists, literals *literalCoder) *changeCoder {
-	return &changeCoder{run: r, out: out, checks: checks, sums: sums, literals: literals,
+	return &changeCoder{run: r, unwind: literals.unwind, out: out, checks: checks, sums: sums, literals: literals,
 		matches: newMatchCoder(r), elf: newELFCoder(r),
 		same: model.NewFlagModel(4, 12, 9, 256), word: model.NewWordModel()}
 }
@@ -62,6 +64,11 @@ func (c *changeCoder) code(e *content, f delta.File, oldAt int64) error {
 	if c.elf.beginFile() {
 		window, c.matches.aligned = ELFWindow, true
 	}
+	var err error
+	if c.known, c.f, err = c.unwind.change(e, f, c.elf.old); err != nil {
+		return err
+	}
+	c.elf.f = c.f
 	planned := e.plan.Matches
 	for at := int64(0); at < e.Size; at += window {
 		end := min(at+window, e.Size)
@@ -204,6 +211,9 @@ func (c *changeCoder) put(b []byte) error {
 	c.elf.see(b)
 	if n := len(b); n > 0 {
 		c.last = append(c.last[:0], b[max(0, n-16):]...)
+	}
+	if c.known != nil {
+		c.known.Toggle(c.elf.at-int64(len(b)), b)
 	}
 	return c.out.write(b)
 }

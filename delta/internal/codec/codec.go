@@ -56,6 +56,10 @@ func newCodec(ctx context.Context, f *frames, old delta.Old, bases []delta.Base,
 // first object is decoded.
 func (c *Codec) Extend(open func() (lz.File, error), most int64) { c.run.lz.Extend(open, most) }
 
+// KnowUnwind makes the codec code what is known about unwind tables, as deltas with that
+// feature do. It is called before the first object.
+func (c *Codec) KnowUnwind() { c.contents.literals.unwind.on = true }
+
 // Encode writes one object as it is planned.
 func (c *Codec) Encode(info delta.ObjectInfo, plan *script.Object) error {
 	c.out.begin(nil, info.Size)
@@ -166,6 +170,9 @@ func Cost(ctx context.Context, bulk BulkWriter, old delta.Old, bases []delta.Bas
 		bulk = noBulk{}
 	}
 	c := NewEncoder(ctx, io.Discard, bulk, old, bases, place.Size)
+	if plan.Unwind != nil {
+		c.KnowUnwind()
+	}
 	c.out.begin(nil, place.Size)
 	if err := c.run.boundary(); err != nil {
 		return 0, err

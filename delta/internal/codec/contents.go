@@ -4,6 +4,7 @@ import (
 	"hash/crc32"
 
 	"github.com/mender-app/mender-app/delta"
+	"github.com/mender-app/mender-app/delta/elf"
 	"github.com/mender-app/mender-app/delta/internal/branch"
 	"github.com/mender-app/mender-app/delta/internal/model"
 	"github.com/mender-app/mender-app/delta/internal/script"
@@ -91,6 +92,7 @@ type literalCoder struct {
 	out    *output
 	bytes  *model.ByteModel
 	among  instructions
+	unwind *unwindCoder
 	inBulk model.Prob // the literals of a changed content are in the bulk part
 
 	// Parts of a content in bulk that are converted.
@@ -100,7 +102,7 @@ type literalCoder struct {
 }
 
 func newLiteralCoder(r *run, out *output) *literalCoder {
-	c := &literalCoder{run: r, out: out, bytes: model.NewByteModel(14, 18, literalSets), inBulk: model.FreshProb,
+	c := &literalCoder{run: r, out: out, unwind: newUnwindCoder(r), bytes: model.NewByteModel(14, 18, literalSets), inBulk: model.FreshProb,
 		parts: model.NewUintModel(), gap: model.NewUintModel(), size: model.NewUintModel()}
 	copy(c.kind[:], model.FreshProbs(len(c.kind)))
 	return c
@@ -109,8 +111,12 @@ func newLiteralCoder(r *run, out *output) *literalCoder {
 // code codes a whole content.
 func (c *literalCoder) code(e *content, bulk bool) error {
 	var parts []script.Part
+	var known *elf.Unwind
 	if bulk {
 		var err error
+		if known, err = c.unwind.literal(e); err != nil {
+			return err
+		}
 		if parts, err = c.codeParts(e); err != nil {
 			return err
 		}
@@ -141,6 +147,9 @@ func (c *literalCoder) code(e *content, bulk bool) error {
 			c.model(c.Coder, b, off)
 			c.stat("literals")
 			c.share("new contents")
+		}
+		if known != nil {
+			known.Toggle(off, b)
 		}
 		if err := c.out.write(b); err != nil {
 			return err

@@ -52,6 +52,10 @@ type Content struct {
 	Bulk    bool     // bytes outside of matches go to the bulk part
 	Parts   []Part   // of a content in bulk: what is converted
 	Streams []Stream // deflate streams whose uncompressed bytes are coded
+	// Unwind is what is known about the unwind tables, or nil. UnwindFrom has for each of its
+	// rows that of the old file, plus one; 0 if there is none.
+	Unwind     *elf.Unwind
+	UnwindFrom []int32
 }
 
 // Part is a part of a content in bulk that is converted. Parts are in order and do not
