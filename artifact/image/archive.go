@@ -89,7 +89,7 @@ func (a *Archive) SelectTag(tag string, want Platform) (*Image, error) {
 // tagged reports whether the image has the tag.
 func (img *Image) tagged(tag string) bool {
 	want, err := parseRef(tag)
-	return slices.ContainsFunc(img.Tags, func(t string) bool {
+	return slices.ContainsFunc(append(slices.Clone(img.Tags), img.refs...), func(t string) bool {
 		if t == tag {
 			return true
 		}
@@ -132,6 +132,7 @@ func (a *Archive) load() error {
 					img.Tags = append(img.Tags, tag)
 				}
 			}
+			img.refs = append(img.refs, r.refs...)
 			continue
 		}
 		img := r.Image

@@ -11,6 +11,8 @@ import (
 var (
 	// ErrFormat: the archive, a manifest or a config is malformed.
 	ErrFormat = errors.New("bad image archive")
+	// ErrNoPlatform: the config of an image does not say its platform; it is an ErrFormat.
+	ErrNoPlatform = fmt.Errorf("%w: image config: no os or architecture", ErrFormat)
 	// ErrTooLarge: a size or a number is greater than Limits allow.
 	ErrTooLarge = errors.New("image archive beyond its limits")
 	// ErrMissing: a blob that a manifest names is not in the archive.

@@ -41,6 +41,7 @@ type Image struct {
 	DiffIDs      []Digest // of the layers, the base first
 	Platform     Platform // normalised, from the config
 	Tags         []string // its names in the archive, as written there
+	refs         []string // what it may be chosen by too: org.opencontainers.image.ref.name, beside containerd's name
 	// Manifests are the digests by which an engine with containerd's image store knows
 	// the image: the OCI manifests that name the config, and the indexes that name these
 	// manifests. A manifest or index is listed only if the archive has it, index.json
@@ -101,7 +102,7 @@ func ParseConfig(b []byte) (*Config, error) {
 		}
 	}
 	if c.OS == "" || c.Architecture == "" {
-		return nil, fmt.Errorf("%w: image config: no os or architecture", ErrFormat)
+		return nil, ErrNoPlatform
 	}
 	if _, err := ParsePlatform(c.Platform().String()); err != nil {
 		return nil, fmt.Errorf("%w: image config: %w", ErrFormat, err)

@@ -133,7 +133,7 @@ func (rv resolver) oci() ([]resolved, error) {
 		return nil, err
 	}
 	w := walk{resolver: rv, byDigest: make(map[Digest]int)}
-	if err := w.index(b, "", 0); err != nil {
+	if err := w.index(b, label{}, 0); err != nil {
 		return nil, fmt.Errorf("%s: %w", nameIndex, err)
 	}
 	return w.imgs, nil
@@ -148,7 +148,7 @@ type walk struct {
 	above    []Digest       // the indexes being read, except index.json
 }
 
-func (w *walk) index(b []byte, tag string, depth int) error {
+func (w *walk) index(b []byte, named label, depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("%w: indexes more than %d deep", ErrTooLarge, maxDepth)
 	}
@@ -165,7 +165,7 @@ func (w *walk) index(b []byte, tag string, depth int) error {
 		if d.attestation() {
 			continue
 		}
-		if err := w.descriptor(d, tagOf(d.Annotations, tag), depth); err != nil {
+		if err := w.descriptor(d, labelOf(d.Annotations, named), depth); err != nil {
 			return err
 		}
 	}
@@ -179,16 +179,24 @@ func (d *descriptor) attestation() bool {
 		d.Platform != nil && d.Platform.OS == "unknown" && d.Platform.Architecture == "unknown"
 }
 
-func tagOf(annotations map[string]string, inherited string) string {
-	for _, key := range []string{annotationName, annotationRef} {
-		if s := annotations[key]; s != "" {
-			return s
-		}
+// label is how an index names an image.
+type label struct {
+	tag string // containerd's name, or else that of OCI
+	ref string // that of OCI, if containerd's is beside it
+}
+
+func labelOf(annotations map[string]string, inherited label) label {
+	name, ref := annotations[annotationName], annotations[annotationRef]
+	switch {
+	case name != "":
+		return label{name, ref}
+	case ref != "":
+		return label{tag: ref}
 	}
 	return inherited
 }
 
-func (w *walk) descriptor(d descriptor, tag string, depth int) error {
+func (w *walk) descriptor(d descriptor, named label, depth int) error {
 	switch d.MediaType {
 	case mediaTypeIndex, dockerIndex, mediaTypeManifest, dockerManifest, "":
 	default:
@@ -204,7 +212,7 @@ func (w *walk) descriptor(d descriptor, tag string, depth int) error {
 	if d.MediaType == mediaTypeIndex || d.MediaType == dockerIndex {
 		w.above = append(w.above, d.Digest)
 		defer func() { w.above = w.above[:len(w.above)-1] }()
-		return w.index(b, tag, depth+1)
+		return w.index(b, named, depth+1)
 	}
 	var m ociManifest
 	if err := json.Unmarshal(b, &m); err != nil {
@@ -226,8 +234,11 @@ func (w *walk) descriptor(d descriptor, tag string, depth int) error {
 		w.byDigest[img.ConfigDigest] = at
 		w.imgs = append(w.imgs, img)
 	}
-	if tag != "" {
-		w.imgs[at].Tags = append(w.imgs[at].Tags, tag)
+	if named.tag != "" {
+		w.imgs[at].Tags = append(w.imgs[at].Tags, named.tag)
+	}
+	if named.ref != "" {
+		w.imgs[at].refs = append(w.imgs[at].refs, named.ref)
 	}
 	for _, m := range append(w.above, d.Digest) {
 		if !slices.Contains(w.imgs[at].Manifests, m) {

@@ -65,8 +65,13 @@ func (s Spec) String() string {
 func Parse(s string) (Spec, error) {
 	kind, rest, ok := cutKind(s)
 	if !ok {
-		if word, file, found := strings.Cut(s, ":"); found && !strings.ContainsAny(word, "/.") && !strings.HasPrefix(file, "//") && (isPath(file) || exists(file)) {
-			return Spec{}, &Error{Text: fmt.Sprintf("%q: there is no kind of source %s:", s, word), Hint: kindsHint}
+		if word, file, found := strings.Cut(s, ":"); found && !strings.ContainsAny(word, "/.") && !strings.HasPrefix(file, "//") && (isPath(file) || exists(file) || ofOthers[word] != "") {
+			e := &Error{Text: fmt.Sprintf("%q: there is no kind of source %s:", s, word), Hint: kindsHint}
+			if how := ofOthers[word]; how != "" {
+				file, _, _ = strings.Cut(file, "=")
+				e.Hint = strings.ReplaceAll(how, "FILE", file)
+			}
+			return Spec{}, e
 		}
 		ref, url, _ := strings.Cut(s, "=")
 		spec := Spec{Kind: Registry, Ref: strings.TrimPrefix(ref, "docker://"), URL: url}
@@ -149,6 +154,21 @@ func cutKind(s string) (Kind, string, bool) {
 		}
 	}
 	return "", "", false
+}
+
+// ofOthers says what to write for the kinds of other tools. None of them is the name of a
+// well-known image.
+var ofOthers = map[string]string{
+	"dir":                "make an OCI layout of it (skopeo copy dir:FILE oci:NEW), and give oci:NEW",
+	"tarball":            "write docker-archive:FILE for what docker save wrote, and oci:FILE for an OCI layout in a tar; docker import makes an image of a root file system",
+	"docker-tar":         "write docker-archive:FILE",
+	"tar":                "write docker-archive:FILE for what docker save wrote, and oci:FILE for an OCI layout in a tar",
+	"oci-layout":         "write oci:FILE",
+	"oci-dir":            "write oci:FILE",
+	"ocidir":             "write oci:FILE",
+	"docker-dir":         "make an OCI layout of it (skopeo copy dir:FILE oci:NEW), and give oci:NEW",
+	"containers-storage": "make an OCI layout of it (skopeo copy containers-storage:FILE oci:NEW), and give oci:NEW",
+	"ostree":             "make an OCI layout of it with skopeo copy, and give oci:DIR",
 }
 
 // kindsHint names the kinds to whoever wrote that of another tool, such as dir: or tarball:.
@@ -285,7 +305,11 @@ func (o *Opener) Open(ctx context.Context, s Spec, near string) (*Found, error) 
 		var e *Error
 		var p *image.PlatformError
 		if !errors.As(err, &e) && !errors.As(err, &p) {
-			return nil, &Error{Text: s.String(), Err: err}
+			e := &Error{Text: s.String(), Err: err}
+			if errors.Is(err, image.ErrNoPlatform) {
+				e.Hint = "the tool that built it left the platform out: build it with one (docker build --platform linux/arm64), or add it (crane mutate --set-platform linux/arm64 IMAGE)"
+			}
+			return nil, e
 		}
 		if e == nil {
 			return nil, notFor(s, p)

@@ -12,6 +12,10 @@ import (
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/name"
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/stretchr/testify/require"
 
@@ -79,6 +83,8 @@ func TestParse(t *testing.T) {
 		"docker-archive:":         "names no file",
 		"dir:/srv/web":            "there is no kind of source dir:",
 		"tarball:./web.tar":       "there is no kind of source tarball:",
+		"dir:web":                 "there is no kind of source dir:",
+		"tarball:web.tar=web:1":   "there is no kind of source tarball:",
 		"docker-daemon:A B":       "not an image reference",
 		"oci::latest":             "names no file",
 		"web:1=w@sha256:" + hex64: "by its digest alone",
@@ -421,4 +427,49 @@ func TestCachedBlobs(t *testing.T) {
 	require.NoError(t, os.WriteFile(entries[0], []byte("damaged"), 0o600))
 	require.EqualValues(t, 2, get())
 	require.EqualValues(t, 1, get())
+}
+
+// An image of an OCI layout is chosen by the name that containerd gives it, as ctr image
+// export and docker save write it, or by its ref.name alone.
+func TestNamesOfLayouts(t *testing.T) {
+	dir := t.TempDir()
+	p, err := layout.Write(dir, empty.Index)
+	require.NoError(t, err)
+	for ref, img := range map[string]string{"1": "web", "2": "side"} {
+		require.NoError(t, p.AppendImage(gentest.Image(t, "linux/amd64", gentest.Files{"a": img}), layout.WithAnnotations(map[string]string{
+			"org.opencontainers.image.ref.name": ref, "io.containerd.image.name": "docker.io/shop/" + img + ":" + ref,
+		})))
+	}
+	for what, url := range map[string]string{":1": "1", ":shop/web:1": "shop/web:1", ":docker.io/shop/side:2": "docker.io/shop/side:2", ":2=side:2": "side:2"} {
+		f, err := open(t, opener(t, "linux/amd64"), "oci:"+dir+what)
+		require.NoError(t, err, what)
+		if what == ":1" { // a tag is no name: containerd's counts
+			url = "docker.io/shop/web:1"
+		}
+		require.Equal(t, url, f.URL, what)
+	}
+	_, err = open(t, opener(t, "linux/amd64"), "oci:"+dir+":3")
+	require.ErrorContains(t, err, `no image named "3" in the archive`)
+}
+
+// An image that does not say its platform gets a hint that helps.
+func TestNoPlatform(t *testing.T) {
+	img, err := mutate.ConfigFile(gentest.Image(t, "linux/amd64", gentest.Files{"a": "1"}), &v1.ConfigFile{RootFS: v1.RootFS{Type: "layers"}})
+	require.NoError(t, err)
+	cf, err := img.ConfigFile()
+	require.NoError(t, err)
+	cf = cf.DeepCopy()
+	cf.OS, cf.Architecture = "", ""
+	img, err = mutate.ConfigFile(img, cf)
+	require.NoError(t, err)
+	for _, what := range []string{
+		"oci:" + gentest.Layout(t, t.TempDir(), "web:1", img),
+		"docker-archive:" + gentest.DockerArchive(t, filepath.Join(t.TempDir(), "web.tar"), map[string]v1.Image{"web:1": img}),
+	} {
+		_, err := open(t, opener(t, "linux/amd64"), what)
+		var e *Error
+		require.ErrorAs(t, err, &e, what)
+		require.ErrorContains(t, err, "no os or architecture")
+		require.Contains(t, e.Hint, "crane mutate --set-platform")
+	}
 }
