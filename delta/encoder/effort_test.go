@@ -17,9 +17,12 @@ func TestEffort(t *testing.T) {
 	}
 	effort := func(plans ...*objectPlan) parse.Effort {
 		size, _ := bulk(plans)
-		return effortFor(size)
+		return Standard.of(size)
 	}
 	require.Equal(t, parse.Thorough, effort())
 	require.Equal(t, parse.Thorough, effort(of(script.Bulk, quickFrom-lz.Alignment), nil, of(script.Copy, 1<<40), of(script.Literal, 1<<20)))
 	require.Equal(t, parse.Quick, effort(of(script.Bulk, quickFrom), nil, of(script.Bulk, 1)))
+	require.Equal(t, parse.Quick, Quick.of(1))
+	require.Equal(t, parse.Thorough, Best.of(2*quickFrom))
+	require.Equal(t, parse.None, Stored.of(1))
 }

@@ -125,6 +125,10 @@ func (e *encoder) planContents(todo []*target, h *object) error {
 			changed = append(changed, i)
 		}
 	}
+	if e.opt.Effort == Stored {
+		spend(todo, h.Size, modelSteps)
+		return nil
+	}
 	cands := make([][]*oldFile, len(todo))
 	for _, i := range changed {
 		if cands[i], err = e.candidates(todo[i], h); err != nil {
@@ -210,9 +214,12 @@ func spend(todo []*target, size int64, thrift int) {
 // 45 MiB of packages the other one took 64 s instead of 41, and saved 1.3 % of the delta.
 const quickFrom = 64 << 20
 
-// effortFor returns how much is tried for that many literals in bulk.
-func effortFor(size int64) parse.Effort {
-	if size > quickFrom {
+// of returns how much is tried for that many literals in bulk.
+func (e Effort) of(size int64) parse.Effort {
+	switch {
+	case e == Stored:
+		return parse.None
+	case e == Quick || e == Standard && size > quickFrom:
 		return parse.Quick
 	}
 	return parse.Thorough
@@ -253,7 +260,7 @@ func bulk(plans []*objectPlan) (size int64, ofTar bool) {
 // open no other file.
 func (e *encoder) bulkWriter() (w *parse.Encoder, temp int64) {
 	size, ofTar := bulk(e.plans)
-	effort := effortFor(size)
+	effort := e.opt.Effort.of(size)
 	if size <= lz.Window || !ofTar || e.opt.NoFar {
 		return parse.New(effort, lz.Window, size), 0
 	}

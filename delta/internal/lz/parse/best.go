@@ -77,7 +77,7 @@ func (e *Encoder) best(end int, class uint32) {
 			nodes[0].n = 1
 			nodes[0].ways[0] = way{state: m.State, rep: m.Rep}
 		}
-		list := e.find(begin + i)
+		list := e.ahead.at(begin + i)
 		if len(list) > 0 {
 			if l := int(list[len(list)-1].length); l >= e.effort.long {
 				e.emit(i, class)

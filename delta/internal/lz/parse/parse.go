@@ -3,14 +3,12 @@
 package parse
 
 import (
-	"encoding/binary"
-	"math"
-
 	"github.com/mender-app/mender-app/delta/internal/lz"
 )
 
 // An Encoder codes the pieces of one delta. Its memory is about nine times the window,
-// or what is added if that is less, and twice what was added since the last Flush.
+// or what is added if that is less, and twice what was added since the last Flush. A
+// second goroutine looks for matches during a Flush; it does not change the result.
 type Encoder struct {
 	effort Effort
 	window int
@@ -18,6 +16,7 @@ type Encoder struct {
 	model  *lz.Model
 	coder  coder
 	finder *finder
+	ahead  ahead
 	bytes  []byte // the window, then what is not coded
 	next   uint32 // the place behind them
 	coded  int    // bytes that are coded
@@ -41,10 +40,13 @@ type Effort struct {
 	depth int  // how many places of a search tree are compared
 	long  int  // a match that is taken without looking for anything better
 	skip  bool // literals are not tried where a match goes on
+	none  bool // everything is stored
 }
 
-// Quick takes about half the time of Thorough, and gives 1 to 2 % more bytes.
+// Quick takes about half the time of Thorough, and gives 1 to 2 % more bytes. None makes
+// no byte smaller.
 var (
+	None     = Effort{none: true}
 	Thorough = Effort{ways: maxWays, depth: 64, long: 160}
 	Quick    = Effort{ways: 1, depth: 32, long: 64, skip: true}
 )
@@ -83,13 +85,17 @@ func (e *Encoder) Flush() []byte {
 		return nil
 	}
 	if e.model == nil {
-		e.model, e.finder, e.nodes = new(lz.Model), newFinder(e.effort.depth, uint32(e.window), e.size), make([]node, span+1)
+		e.model = new(lz.Model)
 		e.model.Init()
+		if !e.effort.none {
+			e.finder, e.nodes = newFinder(e.effort.depth, uint32(e.window), e.size), make([]node, span+1)
+		}
 		if n := int(min(e.size, int64(e.window))) + e.window/8; cap(e.bytes) < n {
 			e.bytes = append(make([]byte, 0, n), e.bytes...)
 		}
 	}
 	e.coder.begin()
+	e.ahead.start(e)
 	for _, p := range e.pieces {
 		e.coded += p.zeros
 		e.model.Pos += uint32(p.zeros)
@@ -106,30 +112,13 @@ func (e *Encoder) Flush() []byte {
 	return e.coder.end()
 }
 
-// learn tells the finder of the places before i.
-func (e *Encoder) learn(i int) {
-	for ; e.known < min(i, len(e.bytes)-lz.MaxMatch); e.known++ {
-		e.finder.at(e.bytes, e.known, e.pos(e.known), true)
-	}
-}
-
 func (e *Encoder) pos(i int) uint32 { return e.model.Pos + uint32(i-e.coded) }
-
-// find returns the matches at i.
-func (e *Encoder) find(i int) []found {
-	e.learn(i)
-	if e.known == i && i < len(e.bytes)-lz.MaxMatch {
-		e.known++
-		return e.finder.at(e.bytes, i, e.pos(i), true)
-	}
-	return e.finder.at(e.bytes, i, e.pos(i), false)
-}
 
 // piece codes n bytes.
 func (e *Encoder) piece(n int, class uint32) {
 	end := e.coded + n
-	stored := e.dense(end)
-	if stored {
+	e.ahead.next()
+	if e.ahead.now.stored {
 		e.coder.bit(&e.model.Stored, 1)
 		for _, v := range e.bytes[e.coded:end] {
 			e.coder.direct(8, uint32(v))
@@ -142,46 +131,6 @@ func (e *Encoder) piece(n int, class uint32) {
 	for e.coded < end {
 		e.best(end, class)
 	}
-}
-
-// dense reports whether the bytes up to end are best stored: all values are about
-// as frequent, and the finder finds next to nothing.
-func (e *Encoder) dense(end int) bool {
-	n := end - e.coded
-	if n < 256 {
-		return false
-	}
-	var count [256]int
-	for _, v := range e.bytes[e.coded:end] {
-		count[v]++
-	}
-	sum := 0.0
-	for _, c := range count {
-		if c > 0 {
-			sum -= float64(c) * math.Log2(float64(c)/float64(n))
-		}
-	}
-	if sum < float64(n)*7.8*(1-128/float64(n)) {
-		return false
-	}
-	e.learn(e.coded)
-	matched := 0
-	var seen [1 << 12]int // where a hash was in the piece, plus one
-	for i := e.coded; i+8 <= end; {
-		h := binary.LittleEndian.Uint32(e.bytes[i:]) * 0x9e3779b1 >> 20
-		l := e.finder.peek(e.bytes[:end], i, e.pos(i))
-		if j := seen[h]; j > 0 {
-			l = max(l, same(e.bytes, j-1, i, end-i))
-		}
-		seen[h] = i + 1
-		if l >= 6 {
-			matched += l
-			i += l
-		} else {
-			i++
-		}
-	}
-	return matched*64 < n
 }
 
 // symbol is a literal (length 0), or a match.
