@@ -18,7 +18,9 @@ type ImagesWriter struct {
 	tw   *tar.Writer
 	seen map[image.Digest]bool
 	last imageDir // what the last Add wrote
-	err  error
+	// deltas: they are compressed.
+	deltas bool
+	err    error
 }
 
 // NewImagesWriter starts an images payload (tar.gz) on w. The same images
@@ -32,10 +34,14 @@ func NewImagesWriter(w io.Writer) *ImagesWriter {
 // takes ten times as long. It is called before the first Add.
 func (iw *ImagesWriter) CompressBest() { iw.gz.best = true }
 
+// CompressDeltas compresses deltas too, for those whose new content is stored. It is
+// called before the first Add.
+func (iw *ImagesWriter) CompressDeltas() { iw.deltas = true }
+
 // Add appends an image with its content, of exactly size bytes. It does not use
 // info.Size. The kinds are KindFull, KindDelta and KindShared; with KindFull the
 // fields of the current image may be empty. Full images are compressed. Deltas are
-// compressed already, so they are stored. An image with several names is added once,
+// compressed already, so they are stored, but for CompressDeltas. An image with several names is added once,
 // with the first name. An image with variants is added once for each of its members:
 // the shared content (KindShared), the deltas by their Variant, the full image with
 // Variant -1. After an error the payload is useless, and Close returns the error
@@ -116,7 +122,7 @@ func (iw *ImagesWriter) add(info ImageInfo, size int64, r io.Reader) error {
 	if err := iw.tw.WriteHeader(fileHeader(dir+d.content, size)); err != nil {
 		return err
 	}
-	if info.Kind != KindFull {
+	if info.Kind != KindFull && !iw.deltas {
 		if err := iw.gz.next(gzip.NoCompression); err != nil {
 			return err
 		}

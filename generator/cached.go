@@ -136,8 +136,9 @@ func (r *run) keepDelta(hex string, e *encodedDelta) {
 
 // noCache says once that the cache does not work. The artifact does not need it.
 func (r *run) noCache(err error) {
-	if err != nil && !r.cacheFailed {
-		r.cacheFailed = true
-		r.note("the cache does not work, which costs time: %v; --no-cache does without it", err)
+	if err != nil {
+		r.cacheFailed.Do(func() {
+			r.note("the cache does not work, which costs time: %v; --no-cache does without it", err)
+		})
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,16 +21,16 @@ func TestCache(t *testing.T) {
 	s := newShop(t)
 	o := s.options(t, "web:1,web:2", "side:1", "extra:1")
 	o.Images.DeepDelta = true
-	encoded := 0
+	var encoded atomic.Int64
 	o.Build.Progress = func(e source.Event) {
 		if e.Stage == "encode" {
-			encoded++
+			encoded.Add(1)
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "cache")
 	made := func(cache string) string {
 		t.Helper()
-		encoded = 0
+		encoded.Store(0)
 		o.Build.CacheDir, o.Build.CacheLimit = cache, 1<<20
 		r, err := Generate(t.Context(), o, false)
 		require.NoError(t, err)
@@ -42,16 +43,16 @@ func TestCache(t *testing.T) {
 		return string(b)
 	}
 	want := made("")
-	require.Positive(t, encoded)
+	require.Positive(t, encoded.Load())
 	require.Equal(t, want, made(dir))
-	require.Positive(t, encoded)
+	require.Positive(t, encoded.Load())
 	require.Equal(t, want, made(dir))
-	require.Zero(t, encoded, "every delta was kept")
+	require.Zero(t, encoded.Load(), "every delta was kept")
 
 	// other options, other deltas
 	o.Images.FilesOnly = true
 	made(dir)
-	require.Positive(t, encoded)
+	require.Positive(t, encoded.Load())
 	o.Images.FilesOnly = false
 
 	damage := map[string]func(b []byte, other []byte) []byte{
@@ -85,5 +86,5 @@ func TestCache(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.Equal(t, want, made(file))
-	require.Positive(t, encoded)
+	require.Positive(t, encoded.Load())
 }

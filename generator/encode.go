@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"runtime"
+	"sync"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/delta"
@@ -84,19 +86,31 @@ func (i *imageDeltas) remove() {
 // deltaMaker makes the deltas of a plan with one thrift (see encoder.Options).
 type deltaMaker struct {
 	*run
-	thrift int
+	thrift   int
+	progress *imageProgress // of the image whose deltas are made; nil for a file
+}
+
+// effort is how much is tried for a delta. The new content of a first installation is
+// all that it has, and takes long: less is tried, unless somebody asks for more.
+func (m *deltaMaker) effort(first bool) encoder.Effort {
+	switch {
+	case m.Images.Best:
+		return encoder.Best
+	case m.Images.Fast && first:
+		return encoder.Stored
+	case m.Images.Fast || first:
+		return encoder.Quick
+	}
+	return encoder.Standard
 }
 
 // encodePlan makes all deltas of the plan.
 func (r *run) encodePlan(ctx context.Context, p *plan, thrift int) (*encoded, error) {
-	m := &deltaMaker{r, thrift}
+	m := &deltaMaker{run: r, thrift: thrift}
 	made := &encoded{images: make([]*imageDeltas, len(p.images)), files: make([][]*encodedDelta, len(p.files))}
-	for i := range p.images {
-		var err error
-		if made.images[i], err = m.image(ctx, &p.images[i]); err != nil {
-			made.remove()
-			return nil, fmt.Errorf("%s: %w", p.images[i].URL, err)
-		}
+	if err := m.eachImage(ctx, p, made); err != nil {
+		made.remove()
+		return nil, err
 	}
 	for i := range p.files {
 		var err error
@@ -108,10 +122,44 @@ func (r *run) encodePlan(ctx context.Context, p *plan, thrift int) (*encoded, er
 	return made, nil
 }
 
+// imageProcessors is how many processors the deltas of one image keep busy, and mostImages
+// for how many images there is memory at a time.
+const (
+	imageProcessors = 2
+	mostImages      = 4
+)
+
+// eachImage makes the deltas of all images, several at a time. Each builds on the content
+// of others at most, not on their deltas.
+func (m *deltaMaker) eachImage(ctx context.Context, p *plan, made *encoded) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	all := newPlanProgress(m.run, p)
+	slots := make(chan struct{}, min(max(runtime.GOMAXPROCS(0)/imageProcessors, 1), mostImages))
+	var wg sync.WaitGroup
+	for i := range p.images {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			if ctx.Err() != nil {
+				return
+			}
+			one := *m
+			one.progress = all.image(i)
+			var err error
+			if made.images[i], err = one.image(ctx, &p.images[i]); err != nil {
+				cancel(fmt.Errorf("%s: %w", p.images[i].URL, err))
+			}
+		})
+	}
+	wg.Wait()
+	return context.Cause(ctx)
+}
+
 // image makes the deltas of an image; nil if it needs none.
 func (m *deltaMaker) image(ctx context.Context, img *plannedImage) (*imageDeltas, error) {
 	whole := func(what string) (*encodedDelta, error) {
-		return m.encode(ctx, what, deltaImages(img.known), bases.DeltaImage(img.URL, img.Image))
+		return m.encode(ctx, what, m.effort(len(img.bases) == 0 || img.format == artifact.FormatVariants), deltaImages(img.known), bases.DeltaImage(img.URL, img.Image))
 	}
 	switch {
 	case img.sameAs >= 0, img.format == artifact.FormatFull:
@@ -135,10 +183,10 @@ func (m *deltaMaker) image(ctx context.Context, img *plannedImage) (*imageDeltas
 }
 
 // encode makes a delta in the temporary directory. what is its name for Progress.
-func (m *deltaMaker) encode(ctx context.Context, what string, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
+func (m *deltaMaker) encode(ctx context.Context, what string, effort encoder.Effort, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
 	o := encoder.Options{
-		TempDir: m.temp, FilesOnly: m.Images.FilesOnly, Thrift: m.thrift, NoDeflate: m.lacks(delta.FeatureDeflate), NoGo: m.lacks(delta.FeatureGo), NoFar: m.lacks(delta.FeatureFar), NoUnwind: m.lacks(delta.FeatureUnwind),
-		Progress: func(done, total int64) { m.tell("encode", what, done, total) },
+		TempDir: m.temp, FilesOnly: m.Images.FilesOnly, Thrift: m.thrift, Effort: effort, NoDeflate: m.lacks(delta.FeatureDeflate), NoGo: m.lacks(delta.FeatureGo), NoFar: m.lacks(delta.FeatureFar), NoUnwind: m.lacks(delta.FeatureUnwind),
+		Progress: m.encoding(what, olds, next),
 	}
 	hex := ""
 	if m.cache != nil {

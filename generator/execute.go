@@ -66,7 +66,7 @@ func (r *run) encodeWithin(ctx context.Context, p *plan, out *payload) (*encoded
 		made.remove()
 		var much *tooMuchError
 		if errors.As(err, &much) {
-			return nil, &UsageError{Text: "--decode-budget: " + err.Error(), Hint: "--decode-budget " + much.Enough() + " would do; what travels whole is not decoded: images without --base and CURRENT, with --deep-delta=false"}
+			return nil, &UsageError{Text: "--decode-budget: " + err.Error(), Hint: "--decode-budget " + much.Enough() + " would do; what travels whole is not decoded: images without --base and CURRENT, with --fast"}
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/output"
@@ -164,6 +165,7 @@ type run struct {
 	temp       string                // directory for temporary files
 	opener     *source.Opener
 	older      *bases.Chain // the content of older releases, for opener
+	noting     sync.Mutex   // guards warnings and notes while deltas are made
 	warnings   []string
 	notes      []string          // those of the warnings that are no reason to stop
 	tree       string            // the manifests as they are shipped: the manifests directory, or a copy
@@ -179,7 +181,7 @@ type run struct {
 	made  *artifact.Made
 
 	cache       *source.Cache // nil: nothing is kept
-	cacheFailed bool          // and it was said
+	cacheFailed sync.Once     // says that it does not work
 }
 
 // begin checks the options, reads what they name apart from images and manifests, and
@@ -298,13 +300,17 @@ func (r *run) makePlan(ctx context.Context, images []foundImage, layers source.L
 }
 
 func (r *run) warn(format string, args ...any) {
+	r.noting.Lock()
+	defer r.noting.Unlock()
 	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
 }
 
 // note warns of something that is no reason to stop.
 func (r *run) note(format string, args ...any) {
-	r.warn(format, args...)
-	r.notes = append(r.notes, r.warnings[len(r.warnings)-1])
+	r.noting.Lock()
+	defer r.noting.Unlock()
+	text := fmt.Sprintf(format, args...)
+	r.warnings, r.notes = append(r.warnings, text), append(r.notes, text)
 }
 
 // strict refuses warnings if that was asked for.
@@ -336,8 +342,12 @@ func (r *run) checkOrchestrator() {
 }
 
 func (r *run) tell(stage, what string, done, total int64) {
+	r.report(source.Event{Stage: stage, What: what, Done: done, Total: total})
+}
+
+func (r *run) report(e source.Event) {
 	if r.Build.Progress != nil {
-		r.Build.Progress(source.Event{Stage: stage, What: what, Done: done, Total: total})
+		r.Build.Progress(e)
 	}
 }
 

@@ -124,7 +124,7 @@ func (r *run) plan(images []foundImage, ls source.Layers) (*plan, error) {
 		switch {
 		case n > 1 || img.whole:
 			img.format = artifact.FormatVariants
-		case n > 0:
+		case n > 0 || r.Images.sharesLayers(images, i):
 			img.format = artifact.FormatDelta
 		}
 		alternatives = alternatives || img.format == artifact.FormatVariants

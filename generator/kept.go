@@ -299,6 +299,7 @@ type inputs struct {
 	Images                               []inputImage
 	Files                                []inputFile
 	DeepDelta, FilesOnly, Fallback, Skip bool
+	Effort                               string `json:",omitempty"`
 	OnDevice                             []string
 	Budgets                              []string
 }
@@ -332,6 +333,12 @@ func (r *run) madeFrom(images []foundImage, used *manifests.Found) (*artifact.Ma
 		Reboot: app.Reboot, Env: app.Env, Policy: r.policy, Recipients: r.recipients.Names,
 		DeepDelta: r.Images.DeepDelta, FilesOnly: r.Images.FilesOnly, Fallback: r.Images.Fallback, Skip: r.Images.Skip,
 		OnDevice: r.Images.OnDevice,
+	}
+	switch {
+	case r.Images.Fast:
+		in.Effort = "fast"
+	case r.Images.Best:
+		in.Effort = "best"
 	}
 	for _, s := range a.Scripts {
 		in.Scripts = append(in.Scripts, inputFile{Name: s.Name, Digest: digest.Of(s.Data)})

@@ -2,6 +2,7 @@ package generator
 
 import (
 	"context"
+	"slices"
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/generator/source"
@@ -57,8 +58,22 @@ func (r *run) readLayers(ctx context.Context, images []foundImage) ([]foundImage
 // makesDeltas reports whether any image is sent as a delta.
 func (o *Images) makesDeltas(images []foundImage) bool {
 	delta := o.DeepDelta
-	for _, img := range images {
-		delta = delta || len(img.named) > 0
+	for i, img := range images {
+		delta = delta || len(img.named) > 0 || o.sharesLayers(images, i)
 	}
 	return delta && len(images) > 0
+}
+
+// sharesLayers reports whether an image without a base is sent as a delta because an
+// earlier one has some of its layers, and a quick one.
+func (o *Images) sharesLayers(images []foundImage, i int) bool {
+	img := images[i].Image
+	if !o.Fast || len(images[i].named) > 0 {
+		return false
+	}
+	return slices.ContainsFunc(images[:i], func(other foundImage) bool {
+		return other.digest() != images[i].digest() && slices.ContainsFunc(img.DiffIDs, func(d image.Digest) bool {
+			return slices.Contains(other.Image.DiffIDs, d)
+		})
+	})
 }

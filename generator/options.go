@@ -61,6 +61,11 @@ type Images struct {
 	// DeepDelta sends images without a base as deltas too: smaller than in gzip, for much
 	// more processor time here. An artifact for ReaderShellModule has none.
 	DeepDelta bool
+	// Fast is for trying things out: an image without a base is sent in gzip, but for
+	// layers that an earlier image of the artifact has, and deltas are searched less for.
+	Fast bool
+	// Best searches more, which takes twice the time.
+	Best      bool
 	FilesOnly bool // make deltas that need old files alone, not the headers of layers
 	// Releases are older artifacts: each image without a base in Pairs becomes a
 	// delta over the images that it replaces in them.
@@ -263,7 +268,13 @@ func (o Options) checked() (Options, error) {
 		}
 		return o, &UsageError{Text: "no images", Hint: meant + fmt.Sprintf("the manifests of %s cannot be read: name the images with --image and files with --component, or use --skip-images; %s and %s are those that can", app.Orchestrator, Compose, Kubernetes)}
 	}
+	if o.Images.Fast && o.Images.Best {
+		return o, &UsageError{Text: "--fast and --best exclude each other", Hint: "leave both out for a release"}
+	}
 	if o.Artifact.Reader == ReaderShellModule {
+		o.Images.DeepDelta, o.Images.Fast = false, false
+	}
+	if o.Images.Fast {
 		o.Images.DeepDelta = false
 	}
 	has, err := o.Artifact.readBy()
@@ -271,7 +282,7 @@ func (o Options) checked() (Options, error) {
 		return o, err
 	}
 	if !ReadsDeltas(has) {
-		o.Images.DeepDelta = false
+		o.Images.DeepDelta, o.Images.Fast = false, false
 	}
 	if o.Artifact.Software.Name == "" {
 		o.Artifact.Software.Name = app.Name

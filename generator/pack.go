@@ -43,6 +43,9 @@ func (r *run) packImages(ctx context.Context, p *plan, made *encoded, out *paylo
 	if r.Artifact.Reader == ReaderShellModule {
 		pack.w.CompressBest()
 	}
+	if r.Images.Fast {
+		pack.w.CompressDeltas()
+	}
 	for i := range p.images {
 		if err := pack.image(ctx, i, &p.images[i], made.images[i]); err != nil {
 			return nil, fmt.Errorf("%s: %w", p.images[i].URL, err)

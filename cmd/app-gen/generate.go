@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
@@ -95,6 +96,7 @@ type genFlags struct {
 	noCache     bool
 	cacheSize   int // MiB
 	dry         bool
+	quiet       bool
 	json        bool
 }
 
@@ -139,7 +141,10 @@ func generateCommand() *cobra.Command {
 	fl.IntVar(&f.o.Images.Releases.Last, "last", 0, "how many of the newest releases in --bases-from are bases (default: all)")
 	fl.BoolVar(&f.split, "split", false, "make an artifact for each older release that depends on its version, instead of one for all; with --full-fallback also one with full images. {base} in --output-path becomes the version, or whole")
 	fl.StringArrayVar(&f.o.Images.Content, "content", nil, "artifact, directory of artifacts, or image that has content an older artifact has only as a delta (repeatable; files beside the artifact and registries are always tried)")
-	fl.BoolVar(&f.o.Images.DeepDelta, deepDelta, true, "compress images without a base with the delta codec, and send content they share once; with =false they are sent as gzip: quicker to make, and larger")
+	fl.BoolVar(&f.o.Images.Fast, "fast", false, "for trying things out: images without a base travel in gzip and layers that they share once; deltas take less time and are larger")
+	fl.BoolVar(&f.o.Images.Best, "best", false, "search more for a smaller artifact: 1 to 2 % of new content, for twice the time")
+	fl.BoolVar(&f.o.Images.DeepDelta, deepDelta, true, "with =false images without a base travel in gzip, each by itself")
+	hide(fl, deepDelta)
 	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "add the full images, for devices without CURRENT")
 	fl.BoolVar(&f.o.Images.FilesOnly, "files-only", false, filesOnly)
 	fl.StringVar(&f.o.Artifact.Reader, "for", "", "shell-module: make an artifact that the shell app-update-module can install too: full images, in the smallest gzip, and nothing it would refuse")
@@ -169,9 +174,13 @@ func generateCommand() *cobra.Command {
 	fl.BoolVar(&f.o.Build.Replace, "replace", false, "make an artifact anew whose name exists with other content; one that another release builds on is never replaced")
 	fl.BoolVar(&f.dry, "dry-run", false, "find and read everything, print the plan, write nothing")
 	fl.BoolVar(&f.o.Build.Strict, "strict", false, "make warnings errors: profiles that no service has, variables that are not set, missing mounted files, plain secrets …")
-	fl.BoolVar(&f.json, "json", false, "print one JSON document")
+	fl.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
+	fl.BoolVar(&f.json, "json", false, "print one JSON document, and show no progress")
 	return c
 }
+
+// hide leaves an option out of --help: one for scripts that have it.
+func hide(fl *pflag.FlagSet, name string) { fl.Lookup(name).Hidden = true }
 
 // firstPage is what app-gen prints without options, where there is no app-gen.toml.
 const firstPage = `app-gen makes App Artifacts: container images and manifests in one file that Mender
@@ -243,7 +252,13 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	for _, t := range targets {
+		t.quiet = f.quiet || f.json
+	}
 	if err := generateAll(c, targets, f.dry); err != nil {
+		if c.Context().Err() != nil && targets[0].options.Build.CacheDir != "" {
+			return keptError{}
+		}
 		return err
 	}
 	return f.report(c, targets)
@@ -325,7 +340,10 @@ func (f *genFlags) fetchReleases(ctx context.Context) error {
 	if f.o.Build.Replace {
 		last = 0 // all that may build on what is replaced
 	}
-	bars := newBars()
+	bars := noBars()
+	if !f.quiet && !f.json {
+		bars = newBars()
+	}
 	defer bars.stop()
 	for i, place := range r.Dirs {
 		if !bases.Remote(place) {

@@ -49,7 +49,7 @@ func run(args []string) int {
 	if err == nil {
 		return 0
 	}
-	if ctx.Err() != nil {
+	if ctx.Err() != nil && !errors.Is(err, errInterrupted) {
 		err = errInterrupted
 	}
 	if usage.AsksJSON(args) {
@@ -104,6 +104,18 @@ func (e *usageError) Error() string  { return e.text }
 func (e *usageError) Advice() string { return e.hint }
 
 var errInterrupted = errors.New("interrupted, nothing was written")
+
+// keptError is errInterrupted where the cache has what was done.
+type keptError struct{}
+
+func (keptError) Error() string { return errInterrupted.Error() }
+
+func (keptError) Is(err error) bool { return err == errInterrupted }
+
+// Advice says what is kept.
+func (keptError) Advice() string {
+	return "what was fetched, and each image that was encoded, is kept: the same command goes on from there"
+}
 
 // advice is an error with a suggestion.
 type advice interface{ Advice() string }

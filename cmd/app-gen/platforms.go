@@ -29,6 +29,7 @@ func platformName(p image.Platform) string { return strings.ReplaceAll(p.String(
 type target struct {
 	options generator.Options
 	base    string // with --split: the base version of its deltas, or whole
+	quiet   bool   // no progress is shown
 	stdout  bool   // the artifact goes to standard output
 	temp    string // directory of the intermediate file; "" for none
 	result  *generator.Result
@@ -161,7 +162,7 @@ func (t *target) prepare(dry bool) error {
 // generate makes one artifact and reads it back, so the report always agrees with the
 // file.
 func (t *target) generate(c *cobra.Command, dry bool) error {
-	bars := newBars()
+	bars := newBarsOrLines(t.quiet)
 	defer bars.stop()
 	t.options.Build.Progress, t.options.Build.Hold = bars.event, true
 	var err error

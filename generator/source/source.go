@@ -264,6 +264,7 @@ func (e *WriteError) Advice() string {
 type Event struct {
 	Stage string // "fetch", "read", "encode", "write", "apply"
 	What  string
+	Where string // which part of the work it is, such as image 2 of 5, layer 1 of 3
 	Done  int64
 	Total int64 // -1: unknown
 }
