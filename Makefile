@@ -17,7 +17,7 @@ TESTDATA := ./testdata/bed/... ./testdata/e2e/... ./testdata/flash/... ./testdat
 CORPUS   := ./testdata/corpus/...
 ARMS     := $(or $(ARM),armhf arm64)
 DEVICE_ROOMS := artifact delta modules store submodules
-SCRIPTS  := .ci/run packaging/install.sh packaging/ci/release testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user testdata/stage testdata/test32 testdata/retry packaging/inventory/mender-inventory-app $(wildcard packaging/state-scripts/*) $(wildcard testdata/k8snode/*.sh) \
+SCRIPTS  := .ci/run packaging/install.sh packaging/ci/release testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user testdata/stage testdata/test32 testdata/retry packaging/inventory/mender-inventory-app examples/deb/deb examples/systemd/systemd examples/executable/executable $(wildcard packaging/state-scripts/*) $(wildcard testdata/k8snode/*.sh) \
 	testdata/sizes testdata/corpus/compare/peers testdata/armdevice/build testdata/armdevice/setup $(wildcard testdata/corpus/compare/tools/*)
 
 bindir        = $(DESTDIR)$(prefix)/bin
@@ -68,8 +68,8 @@ $(addprefix cross-,$(ARCHES)): cross-%:
 	$(if $(PROGRAMS),GOOS=linux $(GOBUILD) -o $(BUILD)/linux-$*/ $(addprefix ./cmd/,$(PROGRAMS)))
 
 .PHONY: install
-install: $(if $(FROM),,build) ## install all programs but k8s (DESTDIR, prefix; PROGRAMS='app k8s mender-app' chooses; FROM=build/linux-arm-v7 for a device; COMPOSE_MODULE=yes, ORCHESTRATOR=yes)
-	compose_module='$(COMPOSE_MODULE)' orchestrator='$(ORCHESTRATOR)' programs='$(INSTALLED)' bindir='$(prefix)/bin' packaging/install.sh '$(if $(FROM),$(FROM),$(BUILD))' '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)' '$(zshcompdir)' '$(fishcompdir)'
+install: $(if $(FROM),,build) ## install all programs but k8s (DESTDIR, prefix; PROGRAMS='app k8s mender-app' chooses; SUBMODULES='deb systemd python' adds; FROM=build/linux-arm-v7 for a device; COMPOSE_MODULE=yes, ORCHESTRATOR=yes)
+	compose_module='$(COMPOSE_MODULE)' orchestrator='$(ORCHESTRATOR)' more='$(SUBMODULES)' programs='$(INSTALLED)' bindir='$(prefix)/bin' packaging/install.sh '$(if $(FROM),$(FROM),$(BUILD))' '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)' '$(zshcompdir)' '$(fishcompdir)'
 
 .PHONY: install-device install-host
 install-device: # install what a device with Docker Compose needs: app, docker-compose, mender-app

@@ -30,6 +30,7 @@ func TestInstall(t *testing.T) {
 		client  = "usr/bin/mender-app"
 		host    = "usr/bin/app-gen"
 		test    = "usr/bin/app-conformance"
+		scripts = "usr/share/mender/app-modules/v1/"
 		script  = "usr/share/mender/inventory/mender-inventory-app"
 		second  = "usr/share/mender/modules/v3/docker-compose"
 		face    = "usr/share/mender-orchestrator/interfaces/v1/app"
@@ -63,6 +64,16 @@ func TestInstall(t *testing.T) {
 			args: []string{"install-device", "FROM=" + full, "COMPOSE_MODULE=yes", "ORCHESTRATOR=yes"},
 			want: []string{app, second, face},
 		},
+		"sub-modules that are scripts": {
+			args: []string{"install-device", "FROM=" + full, "SUBMODULES=deb systemd python"},
+			want: []string{app, compose, scripts + "deb", scripts + "systemd", scripts + "python"},
+		},
+		"one of them": {
+			args: []string{"install-device", "FROM=" + full, "SUBMODULES=systemd"},
+			want: []string{app, scripts + "systemd"},
+			none: []string{scripts + "deb", scripts + "python"},
+		},
+		"sub-module unknown":       {args: []string{"install", "FROM=" + full, "SUBMODULES=deb shop"}, said: "there is no sub-module shop"},
 		"an interface without app": {args: []string{"install", "FROM=" + full, "PROGRAMS=mender-app", "ORCHESTRATOR=yes"}, said: "COMPOSE_MODULE and ORCHESTRATOR need the program app"},
 		"no directory":             {args: []string{"install", "FROM=/nonexist"}, said: "there is no directory /nonexist"},
 		"program missing":          {args: []string{"install-device", "FROM=" + part}, said: part + " has no docker-compose"},

@@ -2,8 +2,9 @@
 # Installs the programs of a build directory where the Mender client, the app
 # module and users look for them; --remove removes them again. It writes a
 # configuration file only if there is none, and never removes one. The variable
-# programs names the programs to install, together with their files. `make install`
-# and `make uninstall` call this with the directories.
+# programs names the programs to install, together with their files, and more the
+# sub-modules of examples/ to install beside them. `make install` and `make uninstall`
+# call this with the directories.
 set -eu
 
 here=$(dirname "$0")
@@ -25,6 +26,9 @@ scripts=${modules%/mender/modules/v3}/mender-app/state-scripts
 # Mender Orchestrator looks for its interfaces here.
 interfaces=${modules%/mender/modules/v3}/mender-orchestrator/interfaces/v1
 
+# Sub-modules that are scripts: NAME/NAME here.
+scripts=$here/../examples
+
 # name:directory of each program.
 places="app:$modules docker-compose:$submodules k8s:$submodules mender-app:$bin app-gen:$bin app-conformance:$bin"
 
@@ -34,6 +38,9 @@ if [ "$from" = --remove ]; then
 	rm -f "$interfaces/app"
 	for place in $places; do
 		rm -f "${place#*:}/${place%%:*}"
+	done
+	for script in deb systemd python; do # one of somebody else's stays
+		! cmp -s "$scripts/$script/$script" "$submodules/$script" || rm -f "$submodules/$script"
 	done
 	for page in "$here"/man/*.[1-8]; do
 		[ -e "$page" ] || continue
@@ -81,6 +88,15 @@ for program in $programs; do
 		exit 1
 	fi
 done
+for name in ${more:-}; do
+	case $name in
+	deb | systemd | python) ;;
+	*)
+		echo "install: there is no sub-module $name: SUBMODULES names some of deb, systemd, python" >&2
+		exit 1
+		;;
+	esac
+done
 if [ "${compose_module:-}" = yes ] || [ "${orchestrator:-}" = yes ]; then
 	if ! chosen app && [ ! -e "$modules/app" ]; then
 		echo "install: COMPOSE_MODULE and ORCHESTRATOR need the program app: name it in PROGRAMS" >&2
@@ -96,6 +112,12 @@ for place in $places; do
 	# program keeps the file it was started from.
 	rm -f "$dir/$program"
 	install -m 755 "$from/$program" "$dir/$program"
+done
+
+for name in ${more:-}; do
+	install -d "$submodules"
+	rm -f "$submodules/$name"
+	install -m 755 "$scripts/$name/$name" "$submodules/$name"
 done
 
 install -d "$documents"

@@ -35,7 +35,8 @@ type example struct {
 	kind    string // its type
 	url     string
 	// runs prints the version that runs on the device.
-	runs []string
+	runs    []string
+	systemd bool // it needs a systemd that runs
 }
 
 // rawRelease writes an artifact of components that are files, in the shell
@@ -115,8 +116,15 @@ func (e example) live(t *testing.T) {
 	t.Parallel()
 	bed.Require(t, "mender-artifact")
 	d := bed.StartWithoutEngine(t)
+	if e.systemd {
+		d.StartSystemd(t)
+	}
 	submodule := "/usr/share/mender/app-modules/v1/" + e.orchestrator
 	d.MustRun(t, "install", "-m755", filepath.Join(bed.Repository(), "examples", e.orchestrator, e.orchestrator), submodule)
+	if e.orchestrator == "systemd" || e.orchestrator == "python" { // the suite rolls out often
+		require.NoError(t, os.WriteFile(d.Share("conf"), []byte("stable=0.3\n"), 0o644))
+		d.MustRun(t, "cp", d.Share("conf"), "/etc/mender/mender-app-"+e.orchestrator+".conf")
+	}
 	runs := func() string { return strings.TrimSpace(d.MustRun(t, e.runs[0], e.runs[1:]...)) }
 	at := func(version string) {
 		t.Helper()
@@ -149,6 +157,9 @@ func (e example) live(t *testing.T) {
 	at("1")
 	d.MustRun(t, "mender-app", "stop", e.app)
 	require.Contains(t, d.MustRun(t, "mender-app", "list"), "stopped")
+	r, err := d.Run(submodule, "ALIVE", e.app)
+	require.NoError(t, err)
+	require.Equal(t, "false\n", r.Stdout)
 	d.MustRun(t, "mender-app", "start", e.app)
 	at("1")
 	d.MustRun(t, "mender-app", "purge", "--force", "--data", e.app)
@@ -286,11 +297,62 @@ func TestExampleMixed(t *testing.T) {
 }
 
 func TestExamplePython(t *testing.T) {
+	bed.Require(t, "python3")
 	example{
 		orchestrator: "python", app: "greeter", kind: "python-package", url: "greeter",
 		content: func(version string, healthy bool) []byte { return wheel(t, version, healthy) },
-		runs:    []string{"/data/python/greeter/venv/bin/python", "-m", "greeter"},
+		runs:    []string{"cat", "/run/greeter"},
 	}.live(t)
+}
+
+// A service of a Python application is a process, or a systemd service: whoever ends it is
+// noticed, and START brings it back.
+func TestExamplePythonRuns(t *testing.T) {
+	for name, systemd := range map[string]bool{"processes": false, "systemd": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := bed.StartWithoutEngine(t)
+			if systemd {
+				d.StartSystemd(t)
+			}
+			submodule := "/usr/share/mender/app-modules/v1/python"
+			d.MustRun(t, "install", "-m755", filepath.Join(bed.Repository(), "examples/python/python"), submodule)
+			e := example{orchestrator: "python", app: "greeter", kind: "python-package", url: "greeter"}
+			e2e.Mender(t, d, "install", e.release(t, d, "1", wheel(t, "1", true)))
+			e2e.Mender(t, d, "commit")
+			pids := func() string {
+				r, err := d.Run("pgrep", "-f", "greeter serve")
+				require.NoError(t, err)
+				return strings.TrimSpace(r.Stdout)
+			}
+			alive := func() string {
+				r, err := d.Run(submodule, "ALIVE", "greeter")
+				require.NoError(t, err)
+				return r.Stdout
+			}
+			require.Equal(t, "true\n", alive())
+			first := pids()
+			require.NotEmpty(t, first)
+			manifests := "/data/mender-app/greeter/manifests"
+			d.MustRun(t, submodule, "START", "greeter", manifests)
+			require.Equal(t, first, pids(), "what runs and did not change is not touched")
+			if !systemd { // which starts it again by itself
+				d.MustRun(t, "kill", "-9", first)
+				require.Equal(t, "false\n", alive())
+				d.MustRun(t, submodule, "START", "greeter", manifests)
+				require.NotEqual(t, first, pids())
+			}
+			require.Equal(t, "true\n", alive())
+			d.MustRun(t, submodule, "STOP", "greeter", manifests)
+			require.Equal(t, "false\n", alive())
+			require.Empty(t, pids())
+			d.MustRun(t, submodule, "START", "greeter", manifests)
+			require.NotEmpty(t, pids())
+			d.MustRun(t, "mender-app", "purge", "--force", "greeter")
+			require.Empty(t, pids())
+			require.Empty(t, d.MustRun(t, "sh", "-c", "ls /etc/systemd/system | grep greeter || true"))
+		})
+	}
 }
 
 // wheel is a wheel of the package greeter. A wheel is a zip archive with a list of
@@ -304,7 +366,7 @@ func wheel(t *testing.T, version string, healthy bool) []byte {
 	info := "greeter-" + version + ".dist-info/"
 	files := map[string]string{
 		"greeter/__init__.py": strings.ReplaceAll(string(noise()), "#!/bin/sh\n", "") + "\n",
-		"greeter/__main__.py": fmt.Sprintf("import sys\nif sys.argv[1:] == ['check']:\n    sys.exit(%d)\nprint(%q)\n", code, version),
+		"greeter/__main__.py": fmt.Sprintf("import sys\nimport time\nif sys.argv[1:] == ['check']:\n    sys.exit(%d)\nopen('/run/greeter', 'w').write(%q)\nwhile True:\n    time.sleep(1)\n", code, version),
 		info + "METADATA":     "Metadata-Version: 2.1\nName: greeter\nVersion: " + version + "\n",
 		info + "WHEEL":        "Wheel-Version: 1.0\nGenerator: a test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
 	}
