@@ -27,7 +27,7 @@ scripts=${modules%/mender/modules/v3}/mender-app/state-scripts
 interfaces=${modules%/mender/modules/v3}/mender-orchestrator/interfaces/v1
 
 # Sub-modules that are scripts: NAME/NAME here.
-scripts=$here/../examples
+extras=$here/../examples
 
 # name:directory of each program.
 places="app:$modules docker-compose:$submodules k8s:$submodules mender-app:$bin app-gen:$bin app-conformance:$bin"
@@ -40,7 +40,7 @@ if [ "$from" = --remove ]; then
 		rm -f "${place#*:}/${place%%:*}"
 	done
 	for script in deb systemd python; do # one of somebody else's stays
-		! cmp -s "$scripts/$script/$script" "$submodules/$script" || rm -f "$submodules/$script"
+		! cmp -s "$extras/$script/$script" "$submodules/$script" || rm -f "$submodules/$script"
 	done
 	for page in "$here"/man/*.[1-8]; do
 		[ -e "$page" ] || continue
@@ -117,7 +117,7 @@ done
 for name in ${more:-}; do
 	install -d "$submodules"
 	rm -f "$submodules/$name"
-	install -m 755 "$scripts/$name/$name" "$submodules/$name"
+	install -m 755 "$extras/$name/$name" "$submodules/$name"
 done
 
 install -d "$documents"
