@@ -110,7 +110,7 @@ func (c *checkup) updateModule() {
 	switch {
 	case err != nil:
 		c.bad(statusFail, check, reinstall+", or set update_module", "%s: %v", c.config.UpdateModule, err)
-	case !strings.Contains(said, version.String()):
+	case !strings.HasSuffix(said, " "+version.String()):
 		c.bad(statusWarn, check, reinstall, "%s is %q, this is %s", c.config.UpdateModule, said, version.String())
 	default:
 		c.ok(check, "%s: %s", c.config.UpdateModule, said)
