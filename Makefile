@@ -4,7 +4,8 @@
 prefix     ?= /usr
 sysconfdir ?= /etc
 DESTDIR    ?=
-ARCHES     := arm-v7 arm64 amd64
+ARCHES     := arm-v7 arm64 amd64 riscv64
+FORMATS    := deb rpm apk ipk archlinux
 
 GO       ?= go
 BUILD    := build
@@ -17,7 +18,7 @@ TESTDATA := ./testdata/bed/... ./testdata/e2e/... ./testdata/flash/... ./testdat
 CORPUS   := ./testdata/corpus/...
 ARMS     := $(or $(ARM),armhf arm64)
 DEVICE_ROOMS := artifact delta modules store submodules
-SCRIPTS  := .ci/run packaging/install.sh packaging/ci/release testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user testdata/stage testdata/test32 testdata/retry packaging/inventory/mender-inventory-app examples/deb/deb examples/systemd/systemd examples/executable/executable $(wildcard packaging/state-scripts/*) $(wildcard testdata/k8snode/*.sh) \
+SCRIPTS  := .ci/run packaging/install.sh packaging/ci/release packaging/packages packaging/release $(wildcard packaging/nfpm/scripts/*) testdata/bed/setup testdata/bed/device.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user testdata/stage testdata/test32 testdata/retry packaging/inventory/mender-inventory-app examples/deb/deb examples/systemd/systemd examples/executable/executable $(wildcard packaging/state-scripts/*) $(wildcard testdata/k8snode/*.sh) \
 	testdata/sizes testdata/corpus/compare/peers testdata/armdevice/build testdata/armdevice/setup $(wildcard testdata/corpus/compare/tools/*)
 
 bindir        = $(DESTDIR)$(prefix)/bin
@@ -55,13 +56,14 @@ build: ## build every program for this machine into build/
 	$(if $(PROGRAMS),$(GOBUILD) -o $(BUILD)/ $(addprefix ./cmd/,$(PROGRAMS)))
 
 .PHONY: cross
-cross: $(addprefix cross-,$(ARCHES)) # build for linux/arm/v7, arm64 and amd64 into build/linux-ARCH/
+cross: $(addprefix cross-,$(ARCHES)) # build for linux/arm/v7, arm64, amd64 and riscv64 into build/linux-ARCH/
 
 cross-arm-v7: export GOARCH = arm
 cross-arm-v7: export GOARM  = 7
 cross-arm64:  export GOARCH = arm64
 cross-amd64:  export GOARCH = amd64
 cross-amd64:  export GOAMD64 = v1
+cross-riscv64: export GOARCH = riscv64
 .PHONY: $(addprefix cross-,$(ARCHES))
 $(addprefix cross-,$(ARCHES)): cross-%:
 	@mkdir -p $(BUILD)/linux-$*
@@ -69,13 +71,35 @@ $(addprefix cross-,$(ARCHES)): cross-%:
 
 .PHONY: install
 install: $(if $(FROM),,build) ## install all programs but k8s (DESTDIR, prefix; PROGRAMS='app k8s mender-app' chooses; SUBMODULES='deb systemd python' adds; FROM=build/linux-arm-v7 for a device; COMPOSE_MODULE=yes, ORCHESTRATOR=yes)
-	compose_module='$(COMPOSE_MODULE)' orchestrator='$(ORCHESTRATOR)' more='$(SUBMODULES)' programs='$(INSTALLED)' bindir='$(prefix)/bin' packaging/install.sh '$(if $(FROM),$(FROM),$(BUILD))' '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)' '$(zshcompdir)' '$(fishcompdir)'
+	completions_from='$(COMPLETIONS)' compose_module='$(COMPOSE_MODULE)' orchestrator='$(ORCHESTRATOR)' more='$(SUBMODULES)' programs='$(INSTALLED)' bindir='$(prefix)/bin' packaging/install.sh '$(if $(FROM),$(FROM),$(BUILD))' '$(modulesdir)' '$(submodulesdir)' '$(bindir)' '$(confdir)' '$(mandir)' '$(bashcompdir)' '$(unitdir)' '$(zshcompdir)' '$(fishcompdir)'
 
 .PHONY: install-device install-host
 install-device: # install what a device with Docker Compose needs: app, docker-compose, mender-app
 	$(MAKE) --no-print-directory install PROGRAMS='app docker-compose mender-app'
 install-host: # install what a build host needs: app-gen, app-conformance
 	$(MAKE) --no-print-directory install PROGRAMS='app-gen app-conformance'
+
+# The version is the tree's, and the commit's time where the commit is no release: such
+# packages are newer than those of the release, and older than those of the next one.
+TREE_VERSION := $(shell sed -n 's/^const Number = "\(.*\)"$$/\1/p' cmd/internal/version/version.go)
+COMMIT_TIME  := $(or $(SOURCE_DATE_EPOCH),$(shell $(GIT) log -1 --format=%ct 2>/dev/null))
+PACKAGE_VERSION = $(TREE_VERSION)$(if $(shell $(GIT) tag --points-at HEAD v$(TREE_VERSION) 2>/dev/null),,+$(shell date -u -d '@$(COMMIT_TIME)' +%Y%m%d%H%M%S))
+
+.PHONY: packages
+packages: tools cross build ## make packages of every program in build/packages: FORMATS='deb rpm apk ipk archlinux', for all of ARCHES
+	@[ -n '$(COMMIT_TIME)' ] || { echo "packages: this is no clone: set SOURCE_DATE_EPOCH to the time of the release" >&2; exit 1; }
+	packaging/packages $(BUILD)/packages '$(PACKAGE_VERSION)' '$(COMMIT_TIME)' $(BUILD)/tools $(BUILD) '$(FORMATS)' $(ARCHES)
+
+.PHONY: release
+release: # make a release of this commit in build/release (VERSION=1.0.0; KEY=key.pem signs it)
+	@packaging/release '$(VERSION)' $(BUILD)/release '$(KEY)' '$(FORMATS)' $(ARCHES)
+
+# What makes packages and bills of materials is a module of its own, to keep its
+# dependencies out of go.mod.
+.PHONY: tools
+tools:
+	@mkdir -p $(BUILD)/tools
+	$(GO) build -C packaging/tools -trimpath -o '$(CURDIR)/$(BUILD)/tools/' tool
 
 .PHONY: uninstall
 uninstall: # remove what install put there; configuration files stay
@@ -162,6 +186,7 @@ test-rest: setup # what CI runs after make test: migration, faults, Kubernetes
 .PHONY: test-all
 test-all: stages test-ci ## all tests that need neither an ARM machine nor hours; it lists them first
 	@testdata/stage 'what is slow and rarely breaks' 5 $(WHOLE) -parallel 4 ./testdata/e2e/slow
+	@testdata/stage 'packages, as they are installed (make test-packages)' 3 $(MAKE) --no-print-directory test-packages
 	@testdata/stage 'hostile artifacts (make test-hostile COUNT=100)' 4 $(MAKE) --no-print-directory test-hostile COUNT=100
 	@testdata/stage 'commands by hand (make test-sequences COUNT=30)' 5 $(MAKE) --no-print-directory test-sequences COUNT=30
 	@testdata/stage 'the newest engine (make test-newest)' 15 $(MAKE) --no-print-directory test-newest
@@ -173,6 +198,11 @@ test-all: stages test-ci ## all tests that need neither an ARM machine nor hours
 .PHONY: stages
 stages: # list the stages of test-all, with the minutes that each takes on two cores
 	@awk -F "'" '/^\t@testdata\/stage /{split($$3, m, " "); printf "%4d min  %s\n", m[1], $$2; sum += m[1]} END {printf "%4d min in all\n", sum}' Makefile
+
+.PHONY: test-packages
+test-packages: setup # install, upgrade, downgrade and purge the packages in trees of Debian
+	@if [ "$(SETUP)" != no ]; then testdata/engines/setup bookworm-engine sid; fi
+	$(WHOLE) -v ./testdata/e2e/packages
 
 .PHONY: test-kills
 test-kills: # the deployment in a world in memory, killed or failing at every point: in a process for each processor

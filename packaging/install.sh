@@ -183,12 +183,13 @@ if chosen mender-app; then
 	install -m 644 "$here/systemd/mender-app.sysusers" "$sysusers/mender-app.conf"
 fi
 
-# A program for another processor cannot print its completions here; skip it. On
+# A program for another processor cannot print its completions here: the same program in
+# the directory that the variable completions_from names prints them, or they are left out. On
 # many machines docker-compose is Docker's own program: do not replace its
 # completions.
 install_completions() { # PROGRAM SHELL FILE
 	chosen "$1" || return 0
-	if text=$("$from/$1" completion "$2" 2>/dev/null) && [ -n "$text" ]; then
+	if text=$("${completions_from:-$from}/$1" completion "$2" 2>/dev/null) && [ -n "$text" ]; then
 		install -d "$(dirname "$3")"
 		printf '%s\n' "$text" >"$3"
 	fi

@@ -20,7 +20,7 @@ import (
 )
 
 // arches are those of make cross: what is linked depends on the processor.
-var arches = []string{"arm", "arm64", "amd64"}
+var arches = []string{"arm", "arm64", "amd64", "riscv64"}
 
 // named matches the names of files that licences and notices are in.
 var named = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|notice|patents)([-.](txt|md|libyaml))?$`)

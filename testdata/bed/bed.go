@@ -73,6 +73,14 @@ func Released() (string, error) { return released() }
 
 var released = sync.OnceValues(func() (string, error) { return build("build", "build") })
 
+// Packages makes the packages of Debian for this machine and returns their directory.
+func Packages() (string, error) { return packages() }
+
+var packages = sync.OnceValues(func() (string, error) {
+	dir, err := build("packages", "build", "ARCHES="+runtime.GOARCH, "FORMATS=deb")
+	return filepath.Join(dir, "packages"), err
+})
+
 // faults is where the programs with fault points are.
 const faults = "build/faults"
 

@@ -120,7 +120,37 @@ func start(t testing.TB) *Device {
 }
 
 // New starts a device that keeps its files in dir, without an engine yet.
-func New(dir string) (*Device, error) {
+func New(dir string) (*Device, error) { return newFrom(dir, "") }
+
+// StartFrom starts a device whose file tree is that of a directory, such as EngineTree's,
+// and not this machine's. It has neither the product nor a configuration of it. It is closed
+// when the test ends.
+func StartFrom(t testing.TB, tree string) *Device {
+	t.Helper()
+	Require(t)
+	if _, err := os.Stat(tree); err != nil {
+		need(t, tree+" (testdata/engines/setup)")
+	}
+	dir, err := os.MkdirTemp("", "mender-app-bed-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	d, err := newFrom(dir, tree)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := d.Kill(); err != nil {
+			t.Errorf("end the device: %v", err)
+		}
+		if err := os.RemoveAll(dir); err != nil {
+			t.Errorf("remove the device: %v", err)
+		}
+	})
+	return d
+}
+
+func newFrom(dir, tree string) (*Device, error) {
 	// Devices run in parallel, and their directories may have the same name.
 	d := &Device{Dir: dir, cgroup: fmt.Sprintf("mender-app-%x", sha256.Sum256([]byte(dir)))[:24]}
 	for _, sub := range []string{"data/mender", "docker", "share", "root"} {
@@ -138,7 +168,7 @@ func New(dir string) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	d.init = exec.Command("bash", "-c", deviceScript, "device", dir, Repository(), engines)
+	d.init = exec.Command("bash", "-c", deviceScript, "device", dir, Repository(), engines, tree)
 	d.init.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
 		Pdeathsig:  syscall.SIGKILL,

@@ -1,18 +1,19 @@
 #!/bin/bash
 # Process 1 of a Device (device.go), already in namespaces of its own.
-# $1: the device's directory. $2: the project's tree. $3: the trees of engines.
+# $1: the device's directory. $2: the project's tree. $3: the trees of engines. $4: the tree
+# that the device has; "": this machine's.
 # Writes "ready" when the tree stands, and ends when its input does.
 set -eu
-dir=$1 project=$2 engines=$3 root=$1/root
+dir=$1 project=$2 engines=$3 base=$4 root=$1/root
 
 mount --make-rprivate /
 mount -t tmpfs -o mode=755 tmpfs "$root"
 new=$root/merged
 
-# layer TREE: the new root has the machine's TREE, with all changes in memory.
+# layer TREE: the new root has the TREE of the machine or of $base, with all changes in memory.
 layer() {
 	mkdir -p "$root/upper$1" "$root/work$1" "$new$1"
-	mount -t overlay -o "lowerdir=$1,upperdir=$root/upper$1,workdir=$root/work$1" overlay "$new$1"
+	mount -t overlay -o "lowerdir=$base$1,upperdir=$root/upper$1,workdir=$root/work$1" overlay "$new$1"
 }
 # bind SOURCE TARGET: TARGET shows SOURCE, whatever the machine has there.
 bind() {
@@ -23,7 +24,7 @@ bind() {
 layer /
 # A file system of its own on this machine does not show through the overlay.
 for tree in /usr /etc /opt /var; do
-	! mountpoint -q $tree || layer $tree
+	[ -n "$base" ] || ! mountpoint -q $tree || layer $tree
 done
 mount -t proc proc "$new/proc"
 mount --rbind /sys "$new/sys"
@@ -39,17 +40,20 @@ bind "$dir/docker" /var/lib/docker
 bind "$dir/data" /data
 # Nothing of the machine's own configuration of Docker, Mender or this product.
 rm -rf "$new"/etc/docker "$new"/root/.docker "$new"/etc/mender "$new"/var/lib/mender "$new"/usr/share/mender
-mkdir -p "$new"/etc/docker "$new"/etc/mender "$new"/usr/share/mender
 ln -s /data/mender "$new"/var/lib/mender
-echo '{}' >"$new"/etc/mender/mender.conf
-echo 'artifact_name=factory' >"$new"/etc/mender/artifact_info
+if [ -z "$base" ]; then
+	mkdir -p "$new"/etc/docker "$new"/etc/mender "$new"/usr/share/mender
+	echo '{}' >"$new"/etc/mender/mender.conf
+	echo 'artifact_name=factory' >"$new"/etc/mender/artifact_info
+fi
+# The tree may have neither of these commands.
+hostname testbed
+ip link set lo up
 
 cd "$new"
 pivot_root . .
 umount -l .
 cd /
-hostname testbed
-ip link set lo up
 echo ready
 # bash reaps whatever ends in here; the loop ends with the input.
 while read -r _; do :; done
