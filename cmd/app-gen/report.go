@@ -367,6 +367,9 @@ func printDescription(w io.Writer, d *inspect.Description) {
 		}
 		line("on the device", text)
 	}
+	if d.Level != "" {
+		line("level", strings.TrimSuffix(d.Level+": "+strings.Join(d.LevelFor, "; "), ": "))
+	}
 	for n, r := range d.Reach {
 		name := "reach"
 		if n > 0 {

@@ -26,7 +26,7 @@ var (
 		"require_statement", "refuse_older", "commit_on_install", "allow_env", "application_cpuset", "allow_hooks", "hooks_dir", "overrides_dir", "values_dir", "allow_app_locks", "app_locks_dir", "windows", "windows_need_clock", "staging_mib", "staging_free_mib", "os_release_file", "artifact_info_file", "log_level", "file", "applications",
 	}
 	moduleSettings = []string{
-		"docker_command", "docker_compose_command", "health_deadline", "health_window", "health_restarts", "log_lines", "allow_outside", "allow_others",
+		"docker_command", "docker_compose_command", "health_deadline", "health_window", "health_restarts", "log_lines", "allow_outside", "allow_others", "level",
 		"refuse", "sandbox", "secrets_identity", "secrets_dir", "k8s_kubeconfig", "k8s_ctr_address", "k8s_namespace", "k8s_image_target",
 		"k8s_registry_ca", "k8s_snapshotter", "k8s_allow_cluster_objects", "k8s_allow_namespaces", "k8s_allow_pull", "k8s_health_timeout",
 		"k8s_stable_time", "k8s_restart_limit", "k8s_connect_timeout", "k8s_terminate_timeout",

@@ -97,7 +97,7 @@ func (c *checkup) sandbox() {
 	}
 	off, _ := filepath.Glob(filepath.Join(dir, "mender-app-*.conf"))
 	for _, file := range off {
-		f, err := config.Read(file, "allow_outside", "allow_others", "refuse")
+		f, err := config.Read(file, "allow_outside", "allow_others", "level", "refuse")
 		if err != nil {
 			continue // the check of the sub-module reports this
 		}

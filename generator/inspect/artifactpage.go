@@ -176,8 +176,11 @@ func payload(b *bounds, d *Description) section {
 // reached lists what services reach beyond their containers.
 func reached(b *bounds, d *Description) section {
 	s := section{Title: "What services reach on the device"}
+	if d.Level != "" {
+		s.Notes = append(s.Notes, strings.TrimSuffix("A device must give the application the level "+d.Level+": "+strings.Join(b.words(d.LevelFor), "; "), ": ")+".")
+	}
 	if len(d.Reach) == 0 {
-		s.Notes = []string{"No service is known to reach anything beyond its containers and the files that are shipped."}
+		s.Notes = append(s.Notes, "No service is known to reach anything beyond its containers and the files that are shipped.")
 		return s
 	}
 	s.More = more(each(b, d.Reach, func(r manifests.Reach) {

@@ -45,7 +45,9 @@ type Description struct {
 	Files          []FileDescription   `json:"files"`
 	Images         []ImageDescription  `json:"images"`
 	Manifests      []ManifestFile      `json:"manifests"`
-	Reach          []manifests.Reach   `json:"reach,omitempty"` // what services reach beyond what is shipped
+	Reach          []manifests.Reach   `json:"reach,omitempty"`     // what services reach beyond what is shipped
+	Level          string              `json:"level,omitempty"`     // that a device must give the application: confined, host-network or trusted
+	LevelFor       []string            `json:"level_for,omitempty"` // what needs it
 	Warnings       []string            `json:"warnings,omitempty"`
 
 	meta *artifact.Metadata
@@ -258,7 +260,9 @@ func (i *inspection) reach(ctx context.Context, dir string) {
 	var err error
 	switch i.meta.Orchestrator {
 	case manifests.DockerCompose:
-		i.Reach, err = manifests.ComposeReach(ctx, dir)
+		if i.Reach, err = manifests.ComposeReach(ctx, dir); err == nil {
+			i.Level, i.LevelFor, err = manifests.ComposeLevel(ctx, dir)
+		}
 	case manifests.K8s:
 		i.Reach, err = manifests.KubernetesReach(dir)
 	default:

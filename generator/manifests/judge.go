@@ -66,6 +66,9 @@ func Judge(ctx context.Context, dir string, sealed []string) error {
 	if err := m.Check(dir, allowed); err != nil {
 		return j.place(err)
 	}
+	if err := rules.CheckLevel(text, dir, rules.Trusted); err != nil {
+		return j.place(err)
+	}
 	return j.encrypted(&m)
 }
 

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/compose-spec/compose-go/v2/types"
+
+	"github.com/mender-app/mender-app/submodules/compose/rules"
 )
 
 // Reach is what a service or pod can touch beyond its own containers and the
@@ -80,19 +82,7 @@ func (r *Reach) clean() bool {
 // reach. Unlike Compose it accepts projects that a device would refuse. It takes
 // variables from the project's own .env only, as a device does.
 func ComposeReach(ctx context.Context, dir string) ([]Reach, error) {
-	dir, err := realDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	c := newComposer(dir, ComposeOptions{})
-	if err := c.environment(); err != nil {
-		return nil, err
-	}
-	files, err := c.files()
-	if err != nil {
-		return nil, err
-	}
-	project, err := c.load(ctx, files)
+	c, project, err := shippedProject(ctx, dir)
 	if err != nil {
 		return nil, err
 	}
@@ -122,6 +112,51 @@ func ComposeReach(ctx context.Context, dir string) ([]Reach, error) {
 		}
 	}
 	return list, nil
+}
+
+// shippedProject loads the project in dir with the variables of its own .env only.
+func shippedProject(ctx context.Context, dir string) (*composer, *types.Project, error) {
+	dir, err := realDir(dir)
+	if err != nil {
+		return nil, nil, err
+	}
+	c := newComposer(dir, ComposeOptions{})
+	if err := c.environment(); err != nil {
+		return nil, nil, err
+	}
+	files, err := c.files()
+	if err != nil {
+		return nil, nil, err
+	}
+	project, err := c.load(ctx, files)
+	return c, project, err
+}
+
+// ComposeLevel returns the level that a device must give the application in dir, and for
+// what: see rules.Level.
+func ComposeLevel(ctx context.Context, dir string) (level string, why []string, err error) {
+	c, project, err := shippedProject(ctx, dir)
+	if err != nil {
+		return "", nil, err
+	}
+	text, err := project.WithoutUnnecessaryResources().MarshalJSON()
+	if err != nil {
+		return "", nil, err
+	}
+	needs, err := rules.Needs(text, c.dir)
+	if err != nil {
+		return "", nil, err
+	}
+	top := rules.Confined
+	for _, n := range needs {
+		if n.Level > top {
+			top, why = n.Level, nil
+		}
+		if n.Level == top {
+			why = append(why, n.String())
+		}
+	}
+	return top.String(), why, nil
 }
 
 func (c *composer) containerReach(r *Reach, p *types.Project, s *types.ContainerSpec) {

@@ -84,6 +84,20 @@ configs:
 	}, list)
 }
 
+// The level that an application needs is that of the service that needs most.
+func TestComposeLevel(t *testing.T) {
+	for text, want := range map[string][]string{
+		"services: {web: {image: a, volumes: ['./conf:/conf', 'data:/data']}}\nvolumes: {data: {}}":                         {"confined"},
+		"services: {web: {image: a, network_mode: host}, db: {image: b}}":                                                   {"host-network", "service web has network_mode: host"},
+		"services: {web: {image: a, network_mode: host}, db: {image: b, pid: host, volumes: ['/run:/run']}}":                {"trusted", "service db has pid: host", "service db has volumes: /run of the device"},
+		"services: {web: {image: a}, off: {image: b, privileged: true, profiles: [debug]}}\nvolumes: {unused: {driver: x}}": {"confined"},
+	} {
+		level, why, err := ComposeLevel(t.Context(), writeFiles(t, map[string]string{"compose.yaml": text}))
+		require.NoError(t, err)
+		require.Equal(t, want, append([]string{level}, why...), text)
+	}
+}
+
 func TestKubernetesReach(t *testing.T) {
 	dir := writeFiles(t, map[string]string{"a.yaml": `
 kind: Deployment

@@ -50,7 +50,10 @@ func (r *reader) read() (*project, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, p.checkModel(r.s.set)
+	if err := p.checkModel(r.s.set); err != nil {
+		return p, err
+	}
+	return p, r.s.checkLevel(p)
 }
 
 // TestOutside: Compose reads no file that is not the application's.
@@ -221,6 +224,64 @@ func TestRefuse(t *testing.T) {
 		}
 		require.NoError(t, err)
 		require.Equal(t, []string{"privileged", "host-pid"}, s.refuse)
+	}
+}
+
+// TestLevel: the level that the operator gives bounds what Compose itself prints, for all
+// applications or for one. The old words of REFUSE mean what they meant.
+func TestLevel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("asks Compose for each case; left out of -short")
+	}
+	r := newReader(t)
+	require.NoError(t, os.MkdirAll(filepath.Join(r.dir, "conf"), 0o755))
+	text := func(more string) {
+		r.write("compose.yaml", `services:
+  web:
+    image: web
+    ports: ["8080:80"]
+    environment: {A: b}
+    command: ["a", "b"]
+    volumes: ["data:/data", "./conf:/etc/web:ro", "./kept:/kept"]
+    tmpfs: [/tmp]
+    networks: [lan]
+    restart: unless-stopped
+    healthcheck: {test: ["CMD", "true"], interval: 5s}
+    deploy: {resources: {limits: {memory: 50M, cpus: "0.5"}}}
+    ulimits: {nofile: {soft: 10, hard: 20}}
+    blkio_config: {weight: 300, device_read_bps: [{path: /dev/sda, rate: 1mb}]}
+    logging: {driver: json-file, options: {max-size: 1m}}
+    depends_on: [db]
+    x-own: {a: b}
+`+more+`
+  db: {image: db, stop_grace_period: 3s, cap_drop: [ALL], security_opt: ["no-new-privileges:true"], read_only: true}
+networks: {lan: {internal: true, ipam: {config: [{subnet: 10.9.0.0/24}]}}}
+volumes: {data: {labels: {a: b}}}
+`)
+	}
+	for level, says := range map[string]string{
+		"confined": "service web has privileged, which needs the level trusted, and LEVEL in mender-app-docker-compose.conf gives this application confined",
+		"confined other:trusted evil:host-network": "which needs the level trusted, and LEVEL in mender-app-docker-compose.conf gives this application host-network",
+		"confined evil:trusted":                    "",
+		"trusted evil:confined":                    "gives this application confined",
+		"trusted":                                  "",
+		"":                                         "",
+	} {
+		r.s.set.levels = strings.Fields(level)
+		require.NoError(t, checkLevels(r.s.set.levels))
+		text("    user: \"1000\"")
+		_, err := r.read()
+		require.NoError(t, err, level)
+		text("    privileged: true")
+		if _, err = r.read(); says == "" {
+			require.NoError(t, err, level)
+			continue
+		}
+		require.ErrorIs(t, err, submodules.ErrContent, level)
+		require.ErrorContains(t, err, says, level)
+	}
+	for _, bad := range []string{"privileged", "none", "confined trusted", ":trusted", "evil:", "../x:trusted"} {
+		require.Error(t, checkLevels(strings.Fields(bad)), bad)
 	}
 }
 

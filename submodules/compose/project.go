@@ -180,6 +180,17 @@ func (m model) rules() *rules.Model {
 	return r
 }
 
+// checkLevel refuses what an application may not reach on the device. A field that nobody
+// knows does not keep one from starting that was accepted before.
+func (s *session) checkLevel(p *project) error {
+	err := rules.CheckLevel(p.text, p.dir, s.set.level(s.req.App))
+	if err != nil && s.mustStart && rules.CheckLevel(p.text, p.dir, rules.Trusted) != nil {
+		s.req.Logf("warning: %v", err)
+		return nil
+	}
+	return content(err)
+}
+
 // checkModel refuses what a device never runs, and what its operator forbids.
 func (p *project) checkModel(set settings) error {
 	return content(p.model.rules().Check(p.dir, set.rules()))

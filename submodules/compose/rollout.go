@@ -69,6 +69,9 @@ func (s *session) read(ctx context.Context, replaces func(dir string, all []cont
 		if err := pl.checkModel(s.set); err != nil {
 			return nil, err
 		}
+		if err := s.checkLevel(pl.project); err != nil {
+			return nil, err
+		}
 	}
 	if err := s.decrypt(ctx, pl.project); err != nil {
 		return nil, err

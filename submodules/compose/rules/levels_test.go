@@ -1,0 +1,157 @@
+package rules
+
+import (
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/compose-spec/compose-go/v2/types"
+	"github.com/stretchr/testify/require"
+)
+
+// undecided are fields of compose-go that a device refuses, because nobody has decided what
+// they may do.
+var undecided = []string{"jobs"}
+
+// Every field of compose-go's model is in the table, or is refused until somebody decides.
+func TestFields(t *testing.T) {
+	var missing []string
+	var walk func(path string, typ reflect.Type, fields fieldsOf)
+	elem := func(typ reflect.Type) (reflect.Type, bool) {
+		each := false
+		for {
+			switch typ.Kind() {
+			case reflect.Pointer:
+				typ = typ.Elem()
+			case reflect.Slice, reflect.Array, reflect.Map:
+				typ, each = typ.Elem(), true
+			default:
+				return typ, each
+			}
+		}
+	}
+	walk = func(path string, typ reflect.Type, fields fieldsOf) {
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+			switch {
+			case f.Anonymous:
+				walk(path, f.Type, fields)
+				continue
+			case name == "-" || !f.IsExported():
+				continue
+			case name == "":
+				name = f.Name
+			}
+			at := path + name
+			decided, ok := fields[name]
+			if !ok {
+				missing = append(missing, at)
+				continue
+			}
+			if name == "build" || name == "develop" {
+				continue // not used on a device
+			}
+			if below, each := elem(f.Type); below.Kind() == reflect.Struct && decided.of != nil {
+				require.Equal(t, each, decided.each, at)
+				walk(at+".", below, decided.of)
+			} else if below.Kind() == reflect.Struct {
+				t.Errorf("%s has fields of its own, and the table none", at)
+			}
+		}
+	}
+	walk("", reflect.TypeFor[types.Project](), projectFields)
+	require.Equal(t, undecided, missing, "decide in fields.go what these fields of compose-go may do to a device")
+}
+
+// What needs a level is refused below it, and is said; a field that nobody knows is refused
+// at each.
+func TestLevels(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Symlink("/etc", filepath.Join(dir, "link")))
+	service := func(more string) string { return `{"services": {"web": {"image": "a", ` + more + `}}}` }
+	bind := func(source string) string {
+		return service(`"volumes": [{"type": "bind", "source": "` + source + `", "target": "/x", "bind": {}}]`)
+	}
+	volume := func(options string) string {
+		return `{"services": {"web": {"image": "a"}}, "volumes": {"v": {"name": "shop_v", ` + options + `}}}`
+	}
+	network := func(options string) string {
+		return `{"services": {"web": {"image": "a"}}, "networks": {"n": {` + options + `}}}`
+	}
+	for text, want := range map[string]struct {
+		level Level
+		says  string
+	}{
+		service(`"command": null, "x-own": {"privileged": true}`):                                                                                                                                              {Confined, ""},
+		service(`"privileged": false, "pid": "service:db", "ipc": "shareable", "network_mode": "bridge", "cgroup": "private", "oom_score_adj": 100`):                                                           {Confined, ""},
+		service(`"cap_add": ["NET_BIND_SERVICE", "CAP_CHOWN"], "security_opt": ["no-new-privileges:true"], "sysctls": {"net.core.somaxconn": "1"}`):                                                            {Confined, ""},
+		service(`"volumes": [{"type": "bind", "source": "/etc/localtime", "target": "/etc/localtime", "read_only": true}, {"type": "bind", "source": "` + dir + `/conf", "target": "/c"}], "runtime": "runc"`): {Confined, ""},
+		volume(`"driver_opts": {"type": "tmpfs", "device": "tmpfs"}`):                                                                                                                                          {Confined, ""},
+
+		service(`"network_mode": "host"`):                                   {HostNetwork, "service web has network_mode: host"},
+		service(`"cap_add": ["net_admin"]`):                                 {HostNetwork, "service web has cap_add: net_admin"},
+		network(`"name": "host"`):                                           {HostNetwork, "network n has name: host"},
+		network(`"driver": "macvlan"`):                                      {HostNetwork, "network n has driver: macvlan"},
+		service(`"logging": {"driver": "gelf"}`):                            {HostNetwork, "service web has logging.driver: gelf"},
+		network(`"driver_opts": {"com.docker.network.bridge.name": "br0"}`): {HostNetwork, "network n has driver_opts: com.docker.network.bridge.name"},
+
+		service(`"privileged": true`):                                                     {Trusted, "service web has privileged"},
+		service(`"post_start": [{"privileged": true}]`):                                   {Trusted, "service web has post_start.privileged"},
+		service(`"pre_stop": [{"privileged": true}]`):                                     {Trusted, "service web has pre_stop.privileged"},
+		service(`"pre_start": [{"pid": "host"}]`):                                         {Trusted, "service web has pre_start.pid: host"},
+		service(`"pid": "host"`):                                                          {Trusted, "pid: host"},
+		service(`"pid": "container:x"`):                                                   {Trusted, "pid: container:x"},
+		service(`"ipc": "host"`):                                                          {Trusted, "ipc: host"},
+		service(`"uts": "host"`):                                                          {Trusted, "uts: host"},
+		service(`"userns_mode": "host"`):                                                  {Trusted, "userns_mode: host"},
+		service(`"cgroup": "host"`):                                                       {Trusted, "cgroup: host"},
+		service(`"cgroup_parent": "/system.slice"`):                                       {Trusted, "cgroup_parent: /system.slice"},
+		service(`"network_mode": "container:x"`):                                          {Trusted, "network_mode: container:x"},
+		service(`"volumes_from": ["container:x"]`):                                        {Trusted, "volumes_from: container:x"},
+		service(`"cap_add": ["ALL"]`):                                                     {Trusted, "cap_add: ALL"},
+		service(`"cap_add": ["CAP_SYS_ADMIN"]`):                                           {Trusted, "cap_add: CAP_SYS_ADMIN"},
+		service(`"devices": [{"source": "/dev/mem"}]`):                                    {Trusted, "devices"},
+		service(`"device_cgroup_rules": ["a *:* rwm"]`):                                   {Trusted, "device_cgroup_rules"},
+		service(`"gpus": [{"count": -1}]`):                                                {Trusted, "gpus"},
+		service(`"deploy": {"resources": {"reservations": {"devices": [{"count": 1}]}}}`): {Trusted, "deploy.resources.reservations.devices"},
+		service(`"use_api_socket": true`):                                                 {Trusted, "use_api_socket"},
+		service(`"security_opt": ["seccomp:unconfined"]`):                                 {Trusted, "security_opt: seccomp:unconfined"},
+		service(`"security_opt": ["systempaths=unconfined"]`):                             {Trusted, "security_opt: systempaths=unconfined"},
+		service(`"sysctls": {"kernel.panic": "1"}`):                                       {Trusted, "sysctls: kernel.panic"},
+		service(`"runtime": "sysbox"`):                                                    {Trusted, "runtime: sysbox"},
+		service(`"oom_score_adj": -1000`):                                                 {Trusted, "oom_score_adj: -1000"},
+		bind("/"):                                                                         {Trusted, "volumes: / of the device"},
+		bind("/var/run/docker.sock"):                                                      {Trusted, "volumes: /var/run/docker.sock of the device"},
+		bind("/run"):                                                                      {Trusted, "volumes: /run of the device"},
+		bind("/etc/localtime"):                                                            {Trusted, "volumes: /etc/localtime of the device"},
+		bind(dir + "/link"):                                                               {Trusted, "/link of the device"},
+		bind(dir + "/../x"):                                                               {Trusted, "of the device"},
+		service(`"volumes": [{"type": "cluster", "source": "c", "target": "/x"}]`):        {Trusted, "of the type cluster"},
+		service(`"volumes": [{"type": "bind", "source": "` + dir + `/c", "target": "/c", "bind": {"propagation": "rshared"}}]`): {Trusted, "volumes.bind.propagation: rshared"},
+		volume(`"driver_opts": {"type": "overlay", "device": "overlay", "o": "lowerdir=/"}`):                                    {Trusted, "volume v has driver_opts.device: overlay"},
+		volume(`"driver_opts": {"type": "ext4", "device": "/dev/sda1"}`):                                                        {Trusted, "volume v has driver_opts.device: /dev/sda1"},
+		volume(`"driver": "local-persist"`):                                                                                     {Trusted, "volume v has driver: local-persist"},
+
+		service(`"provider": {"type": "x"}`):              {never, "service web has provider"},
+		service(`"run_on_host": "rm"`):                    {never, "service web has run_on_host, which this version of mender-app does not know"},
+		service(`"deploy": {"new": 1}`):                   {never, "service web has deploy.new, which"},
+		network(`"new": "x"`):                             {never, "network n has new, which"},
+		`{"services": {}, "jobs": {"a": {"image": "a"}}}`: {never, "has jobs, which"},
+	} {
+		for level := Confined; level <= Trusted; level++ {
+			err := CheckLevel([]byte(text), dir, level)
+			if level >= want.level {
+				require.NoError(t, err, "%s at %s", text, level)
+				continue
+			}
+			require.ErrorAs(t, err, new(*Refused), "%s at %s", text, level)
+			require.ErrorContains(t, err, want.says)
+			if want.level != never {
+				require.ErrorContains(t, err, ", which needs the level "+want.level.String()+", and LEVEL in "+ConfName+" gives this application "+level.String())
+			}
+		}
+	}
+}
