@@ -38,6 +38,12 @@ type item struct {
 	// Retained: the release no longer has the object, but it stayed because it holds
 	// data or asks to be kept.
 	Retained bool `json:"retained,omitempty"`
+	// Made: it was not there before the application's first ROLLOUT. Before are the claims
+	// of a StatefulSet that were.
+	Made   bool     `json:"made,omitempty"`
+	Before []string `json:"before,omitempty"`
+	// Lent is the volume of a claim that goes with a failed first installation.
+	Lent *lent `json:"lent,omitempty"`
 }
 
 // inventory lists what an application has in the cluster. It is a ConfigMap in the

@@ -182,7 +182,7 @@ func (s *session) explained(ctx context.Context) (state, error) {
 
 // Purge implements submodules.Session.
 func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
-	if err := s.purge(ctx, s.req.App, r.Data); err != nil {
+	if err := s.purge(ctx, s.req.App, r.Data, r.First); err != nil {
 		return err
 	}
 	store, err := s.images(ctx)

@@ -22,7 +22,7 @@ func (s *session) prune(ctx context.Context, inv *inventory, r *release) error {
 	for _, i := range r.ids() {
 		want[i] = true
 	}
-	kept, err := s.removeItems(ctx, inv, func(it item) bool { return want[it.ID] }, false)
+	kept, err := s.removeItems(ctx, inv, func(it item) bool { return want[it.ID] }, nothing)
 	if err != nil {
 		return err
 	}
@@ -30,10 +30,13 @@ func (s *session) prune(ctx context.Context, inv *inventory, r *release) error {
 	return nil
 }
 
+// nothing is no item.
+func nothing(item) bool { return false }
+
 // removeItems deletes the inventory's items except those that keep wants, and
-// returns what is left. Data is deleted only if data is set. Objects of one rank are
+// returns what is left. Data is deleted only if it is in items that data wants to be deleted. Objects of one rank are
 // deleted together; those that contain others, after these.
-func (s *session) removeItems(ctx context.Context, inv *inventory, keep func(item) bool, data bool) ([]item, error) {
+func (s *session) removeItems(ctx context.Context, inv *inventory, keep, data func(item) bool) ([]item, error) {
 	left := make([]item, len(inv.Items))
 	stays := make([]bool, len(inv.Items))
 	uids := make([]types.UID, len(inv.Items))
@@ -48,7 +51,7 @@ func (s *session) removeItems(ctx context.Context, inv *inventory, keep func(ite
 			n := begin + i
 			left[n], stays[n] = wave[i], true
 			if !keep(wave[i]) {
-				left[n], stays[n], uids[n], err = s.removeItem(ctx, inv.App, wave[i], data)
+				left[n], stays[n], uids[n], err = s.removeItem(ctx, inv.App, wave[i], data(wave[i]))
 			}
 			return err
 		})

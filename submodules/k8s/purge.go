@@ -18,8 +18,8 @@ import (
 )
 
 // purge removes all objects of the application from the cluster; those that hold data
-// only if asked to.
-func (s *session) purge(ctx context.Context, app string, data bool) error {
+// only if asked to, or if first is set and the first release made them.
+func (s *session) purge(ctx context.Context, app string, data, first bool) error {
 	inv, err := loadInventory(ctx, s.c, app, s.namespace())
 	if err != nil {
 		return err
@@ -29,9 +29,19 @@ func (s *session) purge(ctx context.Context, app string, data bool) error {
 			return err
 		}
 	}
-	left, err := s.removeItems(ctx, inv, func(item) bool { return false }, data)
+	if first {
+		if err := s.findMade(ctx, inv); err != nil {
+			return err
+		}
+	}
+	left, err := s.removeItems(ctx, inv, nothing, func(it item) bool { return data || first && it.Made })
 	if err != nil {
 		return err
+	}
+	if first {
+		if err := s.giveBack(ctx, inv); err != nil {
+			return err
+		}
 	}
 	for _, it := range left {
 		if it.Adopted {

@@ -62,7 +62,13 @@ func (s *session) rollout(ctx context.Context, req submodules.Request, strict bo
 	}
 	s.warnNodes(ctx)
 
-	inv.add(r.items(inv)...)
+	items := r.items(inv)
+	if strict && len(inv.Places) == 0 { // the first, and not one that was interrupted
+		if err := s.noteMade(ctx, r, items); err != nil {
+			return err
+		}
+	}
+	inv.add(items...)
 	if s.watch == nil {
 		s.watch = beginWatch(ctx, s.c, inv.ids(), s.log)
 	}
@@ -135,7 +141,7 @@ func (r *release) items(inv *inventory) []item {
 	for i, p := range r.objects {
 		items[i] = item{ID: p.id, Adopted: p.live != nil && p.live.other}
 		if old := inv.find(p.id); old != nil {
-			items[i].Adopted = old.Adopted
+			items[i].Adopted, items[i].Made, items[i].Before = old.Adopted, old.Made, old.Before
 		}
 	}
 	return items
