@@ -2,6 +2,7 @@ package k8s
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -88,8 +89,8 @@ func (s *session) places(inv *inventory) []string {
 	return places
 }
 
-// addClaims adds the volume claims that the inventory lacks: those that a
-// StatefulSet made, and those that an earlier PURGE left.
+// addClaims adds the volume claims and volumes that the inventory lacks: claims that a
+// StatefulSet made, and what an earlier PURGE left.
 func (s *session) addClaims(ctx context.Context, inv *inventory) error {
 	add := func(o *unstructured.Unstructured) {
 		i := cluster.ID{Kind: "PersistentVolumeClaim", Namespace: o.GetNamespace(), Name: o.GetName()}
@@ -105,6 +106,9 @@ func (s *session) addClaims(ctx context.Context, inv *inventory) error {
 		for n := range claims {
 			add(&claims[n])
 		}
+	}
+	if err := s.addVolumes(ctx, inv); err != nil {
+		return err
 	}
 	for _, it := range append([]item(nil), inv.Items...) {
 		if it.Kind != "StatefulSet" {
@@ -123,6 +127,27 @@ func (s *session) addClaims(ctx context.Context, inv *inventory) error {
 		}
 		for n := range claims {
 			add(&claims[n])
+		}
+	}
+	return nil
+}
+
+// addVolumes adds the application's volumes that a claim in one of its namespaces had. Any
+// other may be that of another device in the cluster, with an application of this name.
+func (s *session) addVolumes(ctx context.Context, inv *inventory) error {
+	volumes, err := s.c.List(ctx, "", "PersistentVolume", "", marks.App+"="+marks.Value(inv.App))
+	if apierrors.IsForbidden(errors.Unwrap(err)) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	places := s.places(inv)
+	for _, v := range volumes {
+		i := cluster.ID{Kind: "PersistentVolume", Name: v.GetName()}
+		ns, _, _ := unstructured.NestedString(v.Object, "spec", "claimRef", "namespace")
+		if slices.Contains(places, ns) && inv.find(i) == nil {
+			inv.add(item{ID: i})
 		}
 	}
 	return nil
