@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/mender-app/mender-app/artifact"
@@ -189,7 +190,7 @@ func (m *deltaMaker) encode(ctx context.Context, what string, effort encoder.Eff
 		Progress: m.encoding(what, olds, next),
 	}
 	hex := ""
-	if m.cache != nil {
+	if m.cache != nil && !omitted(olds, next) {
 		var err error
 		if hex, err = deltaHex(olds, next, o); err != nil {
 			m.noCache(err)
@@ -214,6 +215,18 @@ func (m *deltaMaker) encode(ctx context.Context, what string, effort encoder.Eff
 		m.keepDelta(hex, e)
 	}
 	return e, nil
+}
+
+// omitted reports whether old images have all of an image: its delta is nothing but a
+// header.
+func omitted(olds []delta.Image, next delta.Image) bool {
+	have := map[delta.Digest]bool{}
+	for _, old := range olds {
+		for _, o := range old.Objects {
+			have[o.Digest] = true
+		}
+	}
+	return !slices.ContainsFunc(next.Objects, func(o delta.Object) bool { return !have[o.Digest] })
 }
 
 func deltaImages(list []*source.Found) []delta.Image {

@@ -123,6 +123,10 @@ func (r *run) fromReleases(ctx context.Context, images []foundImage) error {
 	for _, rel := range releases {
 		r.older.Artifacts = append(r.older.Artifacts, rel.Path)
 	}
+	r.older.Given = map[image.Digest]*image.Image{}
+	for _, img := range images {
+		r.older.Given[img.digest()] = img.Image
+	}
 	lacking := make([]bool, len(images))
 	named := make([][]*source.Found, len(images))
 	for _, rel := range releases {
@@ -142,7 +146,7 @@ func (r *run) fromReleases(ctx context.Context, images []foundImage) error {
 				continue
 			}
 			matched = true
-			base, err := r.opener.Open(ctx, source.Spec{Kind: source.Artifact, Path: rel.Path, Ref: old.URL}, "")
+			base, err := r.replaced(ctx, source.Spec{Kind: source.Artifact, Path: rel.Path, Ref: old.URL}, old, img)
 			if err != nil {
 				return fmt.Errorf("base of %s: %w", img.URL, err)
 			}
@@ -159,6 +163,16 @@ func (r *run) fromReleases(ctx context.Context, images []foundImage) error {
 		}
 	}
 	return nil
+}
+
+// replaced opens the image of an older release that img replaces.
+func (r *run) replaced(ctx context.Context, s source.Spec, old *source.Held, img *foundImage) (*source.Found, error) {
+	if old.Digest == img.digest() {
+		if base, err := r.opener.Unchanged(ctx, s, img.Image); base != nil || err != nil {
+			return base, err
+		}
+	}
+	return r.opener.Open(ctx, s, "")
 }
 
 // fromManifests names the images that the manifests use, without those that the

@@ -27,6 +27,9 @@ type Chain struct {
 	// Elsewhere finds an image by its name, such as in its registry; nil: nowhere. An
 	// image of another digest is not taken.
 	Elsewhere *source.Opener
+	// Given are images whose content is at hand: what an artifact has of them is not
+	// decoded.
+	Given map[image.Digest]*image.Image
 
 	contents *Contents
 	releases map[string]*Artifact              // read to their ends, by path
@@ -89,6 +92,11 @@ func (ch *Chain) resolve(ctx context.Context, path string) error {
 	}
 	ch.releases[path], ch.missing[path] = rel, map[image.Digest]error{}
 	for _, comp := range rel.Meta.ImageComponents() {
+		if img := ch.Given[comp.Digest]; img != nil && ch.contents.Images[comp.Digest] == nil {
+			if err := ch.Add(ctx, comp.URL, img); err != nil {
+				return err
+			}
+		}
 		for _, base := range basesOf(comp) {
 			if err := ch.find(ctx, path, base); err != nil {
 				return err

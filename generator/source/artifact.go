@@ -22,6 +22,7 @@ type older struct {
 	provides map[string]string
 	identity artifact.MadeOver
 	images   []olderImage
+	layers   map[image.Digest]artifact.Layer // that its metadata knows
 }
 
 type olderImage struct {
@@ -100,6 +101,20 @@ func (o *Opener) fromArtifact(ctx context.Context, s Spec, near string) (*Found,
 	return &Found{Image: got, URL: img.info.URLNew, Provides: a.provides, Artifact: a.identity}, checkLayers(s.String(), got)
 }
 
+// Unchanged finds an image in an older artifact that is the image img, and takes the
+// content of that one: nothing is decoded. Nil: the artifact has another image.
+func (o *Opener) Unchanged(ctx context.Context, s Spec, img *image.Image) (*Found, error) {
+	a, err := o.older(ctx, s.Path)
+	if err != nil {
+		return nil, err
+	}
+	held, err := a.choose(s, "")
+	if err != nil || held.info.Digest != img.ConfigDigest {
+		return nil, err
+	}
+	return &Found{Image: img, URL: held.info.URLNew, From: s, Provides: a.provides, Artifact: a.identity, Layers: a.layers}, nil
+}
+
 func (a *older) choose(s Spec, near string) (*olderImage, error) {
 	var fit []*olderImage
 	var urls []string
@@ -153,12 +168,16 @@ func (o *Opener) unpack(ctx context.Context, path string) (*older, error) {
 		return nil, fmt.Errorf("its payload type is %q, not %q", h.PayloadType, mender.PayloadTypeApp)
 	}
 	files := map[image.Digest]bool{} // components that are no images
+	layers := map[image.Digest]artifact.Layer{}
 	if m, _, err := artifact.ParseMetadata(h.MetaData); err == nil {
 		for _, c := range m.Components {
 			files[c.Digest] = c.IsFile()
+			for _, l := range c.Layers {
+				layers[l.DiffID] = l
+			}
 		}
 	}
-	a := &older{provides: h.Provides}
+	a := &older{provides: h.Provides, layers: layers}
 	for {
 		file, err := r.Next()
 		if errors.Is(err, io.EOF) {

@@ -133,10 +133,8 @@ func (lr *LayerReader) one(ctx context.Context, from image.Layer) (l Layer, err 
 	var z *gzip.Writer
 	switch {
 	case lr.Dir == "" || !lr.Measure[from.DiffID]:
-	case from.BlobSize > 0 && from.MediaType != image.MediaTypeLayer && from.MediaType != "":
-		l.Compressed = from.BlobSize
-	case lr.cachedCompressed(from.DiffID) > 0:
-		l.Compressed = lr.cachedCompressed(from.DiffID)
+	case lr.Cache.Compressed(from) > 0:
+		l.Compressed = lr.Cache.Compressed(from)
 	default:
 		z = gzip.NewWriter(metered.Writer(ctx, io.Discard, func(n int64) { l.Compressed += n })) // the level of a full image
 		out = append(out, z)
@@ -174,10 +172,13 @@ func (lr *LayerReader) step(n int64) {
 // compressed, in digits.
 const cachedSize = "gzip"
 
-// cachedCompressed is how many bytes a layer takes compressed; 0 if the cache does
-// not know.
-func (lr *LayerReader) cachedCompressed(id image.Digest) int64 {
-	b, err := lr.Cache.Read(CacheKey{Kind: cachedSize, Hex: id.Hex()}, 20)
+// Compressed is how many bytes a layer takes compressed, by its blob or an earlier run; 0
+// if neither says it.
+func (c *Cache) Compressed(l image.Layer) int64 {
+	if l.BlobSize > 0 && l.MediaType != image.MediaTypeLayer && l.MediaType != "" {
+		return l.BlobSize
+	}
+	b, err := c.Read(CacheKey{Kind: cachedSize, Hex: l.DiffID.Hex()}, 20)
 	if err != nil {
 		return 0
 	}

@@ -215,6 +215,9 @@ type Found struct {
 	Provides map[string]string
 	// Artifact is the older artifact that the image comes from; zero otherwise.
 	Artifact artifact.MadeOver
+	// Layers are those that the older artifact's metadata knows, if the image is taken
+	// from elsewhere; nil otherwise.
+	Layers map[image.Digest]artifact.Layer
 	// Manifest is the digest of the manifest in the registry that the image comes
 	// from, and Repository that registry's repository; "" for other sources.
 	Manifest   image.Digest
