@@ -73,7 +73,7 @@ func TestInstall(t *testing.T) {
 			want: []string{app, scripts + "systemd"},
 			none: []string{scripts + "deb", scripts + "python"},
 		},
-		"sub-module unknown":       {args: []string{"install", "FROM=" + full, "SUBMODULES=deb shop"}, said: "there is no sub-module shop"},
+		"sub-module unknown": {args: []string{"install", "FROM=" + full, "SUBMODULES=deb shop"}, said: "there is no sub-module shop"},
 		"sub-modules alone": {
 			args: []string{"install", "FROM=" + full, "PROGRAMS=", "SUBMODULES=deb systemd python"},
 			want: []string{"usr/share/mender/app-modules/v1/systemd", "usr/share/doc/mender-app/LICENSE"},
