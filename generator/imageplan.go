@@ -115,6 +115,7 @@ func (r *run) plan(images []foundImage, ls source.Layers) (*plan, error) {
 	// alternatives: devices differ in the bases they have, so that one image's
 	// base says nothing about another's.
 	alternatives := r.Images.Fallback
+	r.warnOfClassicStore(images, ls)
 	first := map[image.Digest]int{}
 	for i := range images {
 		img := &p.images[i]
@@ -142,6 +143,20 @@ func (r *run) plan(images []foundImage, ls source.Layers) (*plan, error) {
 	var err error
 	p.Depends, err = r.autoDepends(images, p.Version)
 	return p, err
+}
+
+// warnOfClassicStore names images that only a part of the devices can load.
+func (r *run) warnOfClassicStore(images []foundImage, ls source.Layers) {
+	if r.Application.Orchestrator != Compose {
+		return
+	}
+	for _, img := range images {
+		for _, l := range img.Image.Layers {
+			if why := ls[l.DiffID].Classic; why != "" {
+				r.warn("%s: Docker's classic image store (overlay2) does not take layer %s: %s. The containerd image store takes it. Build the layer without it, as docker build does", img.URL, l.DiffID, why)
+			}
+		}
+	}
 }
 
 // checkReader refuses what the reader that the artifact is for would refuse.

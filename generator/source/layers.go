@@ -25,8 +25,10 @@ type Layer struct {
 	Size int64
 	// Compressed is how many bytes it takes compressed; 0 if not measured.
 	Compressed int64
-	Unpacked   int64  // bytes that its files take, where that is more than Size; else 0
-	path       string // its uncompressed tar; "" if it was not kept
+	Unpacked   int64 // bytes that its files take, where that is more than Size; else 0
+	// Classic says why Docker's classic image store does not take it; "" if it does.
+	Classic string
+	path    string // its uncompressed tar; "" if it was not kept
 }
 
 // Of returns a copy of an image whose layers have their sizes and, where they
@@ -145,6 +147,7 @@ func (lr *LayerReader) one(ctx context.Context, from image.Layer) (l Layer, err 
 	if n := files.End(); n > l.Size {
 		l.Unpacked = n
 	}
+	l.Classic = files.classic
 	if err == nil && files.refused != nil {
 		err = files.refused
 	}

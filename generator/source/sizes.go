@@ -13,8 +13,10 @@ import (
 type meter struct {
 	*io.PipeWriter
 	sum chan int64
-	// refused says why no engine unpacks the layer. It is valid after End.
+	// refused says why no engine unpacks the layer, and classic why Docker's classic store
+	// does not. Both are valid after End.
 	refused error
+	classic string
 }
 
 // newMeter makes a meter.
@@ -23,7 +25,7 @@ func newMeter() *meter {
 	m := &meter{PipeWriter: w, sum: make(chan int64, 1)}
 	go func() {
 		var sum int64
-		made := map[string]bool{}
+		made, places := map[string]bool{}, newPlaces()
 		tr := tar.NewReader(r)
 		for {
 			h, err := tr.Next()
@@ -31,6 +33,9 @@ func newMeter() *meter {
 				break // what is wrong with the tar others say
 			}
 			at := layer.Of(h)
+			if m.classic == "" {
+				m.classic = places.add(at)
+			}
 			if m.refused == nil {
 				m.refused = refusal(at, made)
 			}

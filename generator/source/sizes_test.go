@@ -52,6 +52,45 @@ func TestMeter(t *testing.T) {
 	}
 }
 
+// What Docker's classic store does not take is named; the conformance suite of image stores
+// shows that it does not, with the same layers.
+func TestClassicStore(t *testing.T) {
+	dir := func(name string) *tar.Header { return &tar.Header{Typeflag: tar.TypeDir, Name: name} }
+	file := func(name string) *tar.Header { return &tar.Header{Typeflag: tar.TypeReg, Name: name} }
+	link := func(name, to string) *tar.Header {
+		return &tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}
+	}
+	for name, c := range map[string]struct {
+		members []*tar.Header
+		says    string
+	}{
+		"plain":                   {[]*tar.Header{dir("a/"), file("a/b"), link("c", "a/b"), file(".wh.x"), file(".wh.x")}, ""},
+		"a file twice":            {[]*tar.Header{file("a"), file("./a")}, "it has a twice"},
+		"a directory twice":       {[]*tar.Header{dir("a/"), file("a/b"), dir("a")}, "it has a twice"},
+		"a link into nothing":     {[]*tar.Header{link("run", "/not/here"), file("run/app")}, "run/app below a link"},
+		"a loop":                  {[]*tar.Header{link("a", "b"), link("b", "a"), file("a/c")}, ""},
+		"an absolute link":        {[]*tar.Header{dir("run/"), dir("var/"), link("var/run", "/run"), file("var/run/app")}, ""},
+		"a link that climbs":      {[]*tar.Header{dir("run/"), link("var/run", "../../../run"), file("var/run/app")}, ""},
+		"links to links":          {[]*tar.Header{dir("a/b/"), link("one", "/two"), link("two", "a/three"), link("a/three", "/a/b"), file("one/app"), link("one/up", "../.."), file("one/up/top")}, ""},
+		"a directory without one": {[]*tar.Header{file("real/x"), link("l", "real"), file("l/y")}, ""},
+		"a link to the root":      {[]*tar.Header{link("l", "/"), file("l/y")}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p, says := newPlaces(), ""
+			for _, h := range c.members {
+				if says == "" {
+					says = p.add(layer.Of(h))
+				}
+			}
+			if c.says == "" {
+				require.Empty(t, says)
+			} else {
+				require.Contains(t, says, c.says)
+			}
+		})
+	}
+}
+
 // What no engine unpacks is refused where the artifact is made.
 func TestRefusal(t *testing.T) {
 	member := func(typeflag byte, name string) layer.Member {
