@@ -14,7 +14,7 @@ PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd
 INSTALLED := $(if $(filter command environment,$(firstword $(origin PROGRAMS))),$(PROGRAMS),$(filter-out k8s,$(PROGRAMS)))
 # ./... does not include directories named testdata: name the test support library
 # and the end-to-end tests here.
-TESTDATA := ./testdata/bed/... ./testdata/e2e/... ./testdata/flash/... ./testdata/powercut/... ./testdata/engines/... ./testdata/corpus/... ./testdata/armdevice/... ./testdata/peers ./testdata/server
+TESTDATA := ./testdata/bed/... ./testdata/e2e/... ./testdata/flash/... ./testdata/powercut/... ./testdata/engines/... ./testdata/corpus/... ./testdata/armdevice/... ./testdata/peers ./testdata/server ./testdata/publicfiles/...
 CORPUS   := ./testdata/corpus/...
 ARMS     := $(or $(ARM),armhf arm64)
 DEVICE_ROOMS := artifact delta modules store submodules
@@ -174,7 +174,7 @@ WHOLE := $(GO) test -vet=off -count=1 -timeout 45m
 test: setup ## check, then the tests of all packages and what a device does each day, on real parts: 19 min on two cores
 	@testdata/stage 'format, linters and short tests (make check)' 5 $(MAKE) --no-print-directory check
 	@testdata/stage 'long tests of the packages' 9 $(GO) test -vet=off -timeout 40m -p 3 $(filter $(LONGER),$(SLOW)) $(filter-out $(SLOW) $(OWN_TARGET),$(LONGER))
-	@testdata/stage 'a device, with the real client and engine' 5 $(WHOLE) -parallel 4 ./testdata/e2e/daily ./testdata/e2e/components ./testdata/bed ./testdata/bed/mutants ./testdata/peers
+	@testdata/stage 'a device, with the real client and engine' 5 $(WHOLE) -parallel 4 ./testdata/e2e/daily ./testdata/e2e/components ./testdata/bed ./testdata/bed/mutants ./testdata/peers ./testdata/publicfiles
 
 .PHONY: test-ci test-rest
 test-ci: test test-rest # what CI runs

@@ -1,0 +1,152 @@
+// Command publicfiles takes Compose projects as people wrote them through their whole life
+// on a private device: plain docker compose up first, then as an application.
+//
+//	go run ./testdata/publicfiles [-name-builds] DIRECTORY…
+//
+// Every directory below the given ones that has a Compose file is a project. Its images are
+// stand-ins (standin): a project is judged by its files, not by what its images do. With
+// -name-builds, services that are built get the name of an image; app-gen refuses them
+// otherwise, and so they say nothing more. It needs root, and what the tests need.
+//
+// It prints a line for each project and a table. A refusal of a project that plain Compose
+// runs is listed with its text: whether it is right is for a person to say.
+package main
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mender-app/mender-app/testdata/bed"
+)
+
+func main() {
+	names := flag.Bool("name-builds", false, "name images for services that are built")
+	flag.Parse()
+	if err := run(flag.Args(), *names); err != nil {
+		fmt.Fprintln(os.Stderr, "publicfiles:", err)
+		os.Exit(1)
+	}
+}
+
+// composeFiles are the names that Compose looks for.
+var composeFiles = []string{"compose.yaml", "compose.yml", "docker-compose.yml", "docker-compose.yaml"}
+
+// find lists the directories with a Compose file.
+func find(dirs []string) (projects []string, err error) {
+	for _, dir := range dirs {
+		err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			if err == nil && !d.IsDir() && slices.Contains(composeFiles, d.Name()) && !slices.Contains(projects, filepath.Dir(path)) {
+				projects = append(projects, filepath.Dir(path))
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return projects, nil
+}
+
+// row is what was seen of a project.
+type row struct {
+	project string
+	plain   string // why plain Compose does not run it; "" if it does
+	refused string // what app-gen says; "" if it accepts it
+	failed  string // what the device says; "" if it is deployed
+	differs string // in what it is not as plain Compose makes it
+	left    string // what purge leaves
+	lost    string // data that is gone
+	keeps   int    // services of which check foresaw what an update does
+	wrong   []string
+}
+
+func run(dirs []string, names bool) (err error) {
+	if missing := bed.Missing(); missing != "" {
+		return fmt.Errorf("this machine has no %s (make setup)", missing)
+	}
+	projects, err := find(dirs)
+	if err != nil {
+		return err
+	}
+	b, err := newBench(names)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, b.close()) }()
+	var rows []row
+	for i, p := range projects {
+		r, err := b.project(fmt.Sprintf("p%d", i+1), p)
+		if err != nil {
+			return fmt.Errorf("%s: %w", p, err)
+		}
+		r.project = p
+		fmt.Println(r.line())
+		rows = append(rows, r)
+	}
+	fmt.Print(table(rows))
+	return nil
+}
+
+func (r row) line() string {
+	var what []string
+	for _, w := range []struct{ kind, text string }{
+		{"plain Compose does not run it", r.plain}, {"app-gen refuses it", r.refused}, {"the device fails", r.failed},
+		{"differs", r.differs}, {"left over", r.left}, {"data lost", r.lost}, {"check is wrong", strings.Join(r.wrong, ", ")},
+	} {
+		if w.text != "" {
+			what = append(what, w.kind+": "+strings.Join(strings.Fields(w.text), " "))
+		}
+	}
+	return r.project + ": " + cmp.Or(strings.Join(what, "; "), "as plain Compose")
+}
+
+// table adds the rows up.
+func table(rows []row) string {
+	count := func(is func(row) bool) (n int) {
+		for _, r := range rows {
+			if is(r) {
+				n++
+			}
+		}
+		return n
+	}
+	runs := func(r row) bool { return r.plain == "" }
+	accepted := func(r row) bool { return runs(r) && r.refused == "" }
+	deployed := func(r row) bool { return accepted(r) && r.failed == "" }
+	foreseen, wrong := 0, 0
+	for _, r := range rows {
+		foreseen, wrong = foreseen+r.keeps, wrong+len(r.wrong)
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "\n| | projects |\n|---|---|\n")
+	for _, l := range []struct {
+		what string
+		n    int
+	}{
+		{"found", len(rows)},
+		{"plain Compose runs", count(runs)},
+		{"of these app-gen accepts", count(accepted)},
+		{"of these deployed", count(deployed)},
+		{"as plain Compose makes them", count(func(r row) bool { return deployed(r) && r.differs == "" })},
+		{"accepted by app-gen, and refused or failed on the device", count(func(r row) bool { return accepted(r) && r.failed != "" })},
+		{"plain Compose does not run, app-gen accepts", count(func(r row) bool { return !runs(r) && r.refused == "" })},
+		{"something left after purge", count(func(r row) bool { return deployed(r) && r.left != "" })},
+		{"data lost", count(func(r row) bool { return deployed(r) && r.lost != "" })},
+	} {
+		fmt.Fprintf(&b, "| %s | %d |\n", l.what, l.n)
+	}
+	fmt.Fprintf(&b, "| services that an update touched or kept as `check` said | %d of %d |\n", foreseen-wrong, foreseen)
+	for _, r := range rows {
+		if runs(r) && r.refused != "" {
+			fmt.Fprintf(&b, "\nrefused: %s: %s", r.project, strings.Join(strings.Fields(r.refused), " "))
+		}
+	}
+	return b.String() + "\n"
+}
