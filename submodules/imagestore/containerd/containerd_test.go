@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/containerd/containerd/v2/core/images"
+	"github.com/containerd/containerd/v2/core/leases"
 	"github.com/containerd/errdefs"
 	ocidigest "github.com/opencontainers/go-digest"
 	specs "github.com/opencontainers/image-spec/specs-go"
@@ -467,4 +468,32 @@ func TestCanonical(t *testing.T) {
 	} {
 		require.Equal(t, want, Canonical(ref), ref)
 	}
+}
+
+// What Present finds is there for Load, although containerd may collect it at any moment:
+// the image that it belonged to was deleted.
+func TestPresentStays(t *testing.T) {
+	s := openStore(t)
+	ctx := context.Background()
+	layer := text(rand.Int63(), 1000)
+	d := ocidigest.FromBytes(layer)
+	ls := s.client.LeasesService()
+	other, err := ls.Create(ctx, leases.WithRandomID(), leases.WithExpiration(time.Hour))
+	require.NoError(t, err)
+	_, _, err = s.ingest(leases.WithLease(ctx, other.ID), bytes.NewReader(layer), "", nil)
+	require.NoError(t, err)
+	present, err := s.Present(ctx, []image.Digest{image.Digest(d)})
+	require.NoError(t, err)
+	require.Len(t, present, 1)
+	has := func() bool {
+		t.Helper()
+		ok, err := s.holds(ctx, ocispec.Descriptor{Digest: d})
+		require.NoError(t, err)
+		return ok
+	}
+	require.NoError(t, ls.Delete(ctx, other, leases.SynchronousDelete))
+	require.True(t, has())
+	require.Error(t, s.Load(ctx, bytes.NewReader(nil)), "it ends the lease all the same")
+	require.NoError(t, s.collect(ctx))
+	require.False(t, has())
 }

@@ -28,9 +28,15 @@ import (
 
 // Present implements imagestore.Target. It returns the layers whose blobs are in the
 // store, and the lowest layers of the image that are already unpacked: containerd may
-// have discarded their blobs, and does not need these to run the image.
+// have discarded their blobs, and does not need these to run the image. All of them stay
+// until Load ends or the Store is closed, also if a deleted image was the last that needed
+// them.
 func (s *Store) Present(ctx context.Context, diffIDs []image.Digest) (map[image.Digest]image.Descriptor, error) {
-	blobs, err := s.blobs(ctx, diffIDs)
+	ctx, err := s.leased(ctx)
+	if err != nil {
+		return nil, err
+	}
+	blobs, err := s.heldBlobs(ctx, diffIDs)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +45,7 @@ func (s *Store) Present(ctx context.Context, diffIDs []image.Digest) (map[image.
 		present[d] = image.Descriptor{MediaType: desc.MediaType, Digest: image.Digest(desc.Digest), Size: desc.Size}
 	}
 	for i, chain := range image.ChainIDs(diffIDs) {
-		ok, err := s.committed(ctx, chain)
+		ok, err := s.heldSnapshot(ctx, chain)
 		if err != nil {
 			return nil, err
 		}
@@ -96,6 +102,11 @@ var ingests atomic.Int64
 
 // ingest writes one blob. The digest is "" if it is not known yet.
 func (s *Store) ingest(ctx context.Context, r io.Reader, want ocidigest.Digest, labels map[string]string) (ocidigest.Digest, int64, error) {
+	if want != "" {
+		if err := s.hold(ctx, "content", want.String()); err != nil {
+			return "", 0, err
+		}
+	}
 	ref := fmt.Sprintf("mender-app-%d-%d-%d", os.Getpid(), time.Now().UnixNano(), ingests.Add(1))
 	w, err := content.OpenWriter(ctx, s.content(), content.WithRef(ref), content.WithDescriptor(ocispec.Descriptor{Digest: want}))
 	if errdefs.IsAlreadyExists(err) && want != "" {
@@ -117,10 +128,12 @@ func (s *Store) ingest(ctx context.Context, r io.Reader, want ocidigest.Digest, 
 	n, err := io.Copy(w, r)
 	if err == nil {
 		want = w.Digest()
-		err = w.Commit(ctx, n, want, content.WithLabels(labels))
-		if errdefs.IsAlreadyExists(err) {
-			// containerd does not add an existing blob to the lease (1.6).
-			err = s.hold(ctx, "content", want.String())
+		// containerd does not add an existing blob to the lease (1.6).
+		err = s.hold(ctx, "content", want.String())
+	}
+	if err == nil {
+		if err = w.Commit(ctx, n, want, content.WithLabels(labels)); errdefs.IsAlreadyExists(err) {
+			err = nil
 		}
 	}
 	if err != nil {
@@ -130,7 +143,32 @@ func (s *Store) ingest(ctx context.Context, r io.Reader, want ocidigest.Digest, 
 	return want, n, nil
 }
 
-// hold adds an existing resource to the context's lease.
+// leased returns the context with the lease of this Store, which lasts until release.
+func (s *Store) leased(ctx context.Context) (context.Context, error) {
+	s.lease.mu.Lock()
+	defer s.lease.mu.Unlock()
+	if s.lease.id == "" {
+		l, err := s.client.LeasesService().Create(ctx, leases.WithRandomID(), leases.WithExpiration(24*time.Hour))
+		if err != nil {
+			return nil, fmt.Errorf("containerd lease: %w", err)
+		}
+		s.lease.id = l.ID
+	}
+	return leases.WithLease(ctx, s.lease.id), nil
+}
+
+// release ends the lease of this Store, if it has one.
+func (s *Store) release(ctx context.Context) {
+	s.lease.mu.Lock()
+	defer s.lease.mu.Unlock()
+	if s.lease.id != "" {
+		_ = s.client.LeasesService().Delete(context.WithoutCancel(ctx), leases.Lease{ID: s.lease.id})
+		s.lease.id = ""
+	}
+}
+
+// hold adds a resource to the context's lease. The garbage collector may remove a resource
+// until then: what has to exist is looked for after hold, never before.
 func (s *Store) hold(ctx context.Context, kind, id string) error {
 	lease, ok := leases.FromContext(ctx)
 	if !ok {
@@ -143,23 +181,33 @@ func (s *Store) hold(ctx context.Context, kind, id string) error {
 	return nil
 }
 
-// holdPresent holds the parts of an image that already exist, because the images that
-// they belong to may be deleted meanwhile.
-func (s *Store) holdPresent(ctx context.Context, blobs map[image.Digest]ocispec.Descriptor, diffIDs []image.Digest) error {
-	for _, desc := range blobs {
+// heldBlobs are the layers' blobs that the content store has, and keeps.
+func (s *Store) heldBlobs(ctx context.Context, diffIDs []image.Digest) (map[image.Digest]ocispec.Descriptor, error) {
+	blobs, err := s.blobs(ctx, diffIDs)
+	if err != nil {
+		return nil, err
+	}
+	for d, desc := range blobs {
 		if err := s.hold(ctx, "content", desc.Digest.String()); err != nil {
-			return err
+			return nil, err
+		}
+		has, err := s.holds(ctx, desc)
+		if err != nil {
+			return nil, err
+		}
+		if !has {
+			delete(blobs, d)
 		}
 	}
-	chains := image.ChainIDs(diffIDs)
-	for i := len(chains) - 1; i >= 0; i-- {
-		if ok, err := s.committed(ctx, chains[i]); err != nil {
-			return err
-		} else if ok {
-			return s.hold(ctx, "snapshots/"+s.snapshotter, chains[i].String())
-		}
+	return blobs, nil
+}
+
+// heldSnapshot reports whether a snapshot is committed, and keeps it.
+func (s *Store) heldSnapshot(ctx context.Context, chain image.Digest) (bool, error) {
+	if err := s.hold(ctx, "snapshots/"+s.snapshotter, chain.String()); err != nil {
+		return false, err
 	}
-	return nil
+	return s.committed(ctx, chain)
 }
 
 // put writes a config or a manifest. It replaces one that a power cut damaged.
@@ -205,11 +253,11 @@ func (s *Store) Load(ctx context.Context, archive io.Reader) error {
 }
 
 func (s *Store) load(ctx context.Context, archive io.Reader) error {
-	ctx, release, err := s.client.WithLease(ctx)
+	ctx, err := s.leased(ctx)
 	if err != nil {
-		return fmt.Errorf("containerd lease: %w", err)
+		return err
 	}
-	defer func() { _ = release(context.WithoutCancel(ctx)) }()
+	defer s.release(ctx)
 
 	members := map[string]ocispec.Descriptor{}
 	imgs, err := image.ReadStream(archive, image.Limits{}, image.Handler{
@@ -246,12 +294,16 @@ func mediaType(compression string) string {
 // assemble writes the manifest of an image whose layers are here, unpacks it
 // and gives it its names.
 func (s *Store) assemble(ctx context.Context, img *image.StreamImage, members map[string]ocispec.Descriptor) error {
-	blobs, err := s.blobs(ctx, img.DiffIDs)
+	blobs, err := s.heldBlobs(ctx, img.DiffIDs)
 	if err != nil {
 		return err
 	}
-	if err := s.holdPresent(ctx, blobs, img.DiffIDs); err != nil {
-		return err
+	for _, chain := range image.ChainIDs(img.DiffIDs) {
+		if ok, err := s.heldSnapshot(ctx, chain); err != nil {
+			return err
+		} else if !ok {
+			break
+		}
 	}
 	st := &stored{config: img.ConfigDigest, diffIDs: img.DiffIDs}
 	for i, d := range img.DiffIDs {

@@ -13,6 +13,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	containerd "github.com/containerd/containerd/v2/client"
@@ -64,6 +65,14 @@ type Store struct {
 	tempDir     string
 	log         func(format string, args ...any)
 	booted      time.Time // when the machine was started
+
+	lease *lease
+}
+
+// lease keeps parts of images for a Load; see leased.
+type lease struct {
+	mu sync.Mutex
+	id string // "" if there is none
 }
 
 // Open connects to containerd.
@@ -87,7 +96,7 @@ func Open(ctx context.Context, c Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("containerd at %s: %w", address, err)
 	}
-	s := &Store{client: client, snapshotter: c.Snapshotter, tempDir: c.TempDir, log: func(string, ...any) {}, booted: bootTime()}
+	s := &Store{client: client, snapshotter: c.Snapshotter, tempDir: c.TempDir, log: func(string, ...any) {}, booted: bootTime(), lease: &lease{}}
 	if s.snapshotter == "" {
 		if s.snapshotter, err = s.findSnapshotter(ctx); err != nil {
 			_ = client.Close()
@@ -104,7 +113,10 @@ func (s *Store) SetLog(log func(format string, args ...any)) { s.log = log }
 func (s *Store) SetTempDir(dir string) { s.tempDir = dir }
 
 // Close ends the connection.
-func (s *Store) Close() error { return s.client.Close() }
+func (s *Store) Close() error {
+	s.release(context.Background())
+	return s.client.Close()
+}
 
 // findSnapshotter returns the snapshotter that the kubelet's containers use; on a
 // node without containers, containerd's default.
