@@ -18,7 +18,7 @@ const unwindBatch = 4096
 const minFDE = 16
 
 // Functions follow one another in each of several sections. So the next one may be
-// where one of the last unwindEnds rows of functions ends.
+// where one of the last unwindEnds sequences of functions ended.
 const (
 	unwindEndBits = 4
 	unwindEnds    = 1 << unwindEndBits
@@ -39,16 +39,18 @@ const (
 // against those of its old file.
 type unwindCoder struct {
 	*run
-	on      bool            // the delta has the feature
-	has     [2]model.Prob   // without and with an old file
-	follows [256]model.Prob // the old row is the next one; by which rows were as predicted
-	known   model.Prob      // there is an old row
-	same    [256][2]model.Prob
-	right   [unwindNumbers][2][64]model.Prob // a number is as predicted; without and with an old row
-	near    [2]model.Prob
-	end     [unwindEnds]model.Prob
-	back    [2]model.Prob
-	lsda    [2]model.Prob
+	on      bool               // the delta has the feature
+	has     [2]model.Prob      // without and with an old file
+	follows [256]model.Prob    // the old row is the next one; by which rows were as predicted
+	known   model.Prob         // there is an old row
+	same    [256][2]model.Prob // all of the row is as predicted; likewise, and by trust
+	// These are without and with an old row.
+	right [unwindNumbers][2][64]model.Prob // a number is as predicted; by those before it
+	near  [2]model.Prob                    // the function is where one of the sequences ended
+	lsda  [2]model.Prob                    // there is an LSDA
+	back  [2]model.Prob                    // it lies before the last one
+
+	end [unwindEnds]model.Prob // which sequence it is
 
 	// These are made when they are needed.
 	plain, jump, gap, cie *model.UintModel
@@ -110,16 +112,15 @@ func (f toggledFile) ReadAt(b []byte, off int64) (int, error) {
 	return n, err
 }
 
-// Toggled is a file without what is known of its unwind tables.
-type Toggled struct {
+// toggledContent is the same of a content that is planned.
+type toggledContent struct {
 	io.ReaderAt
-	Unwind *elf.Unwind
+	u *elf.Unwind
 }
 
-// ReadAt reads what is left.
-func (f Toggled) ReadAt(b []byte, off int64) (int, error) {
+func (f toggledContent) ReadAt(b []byte, off int64) (int, error) {
 	n, err := f.ReaderAt.ReadAt(b, off)
-	f.Unwind.Toggle(off, b[:n])
+	f.u.Toggle(off, b[:n])
 	return n, err
 }
 
@@ -136,7 +137,7 @@ func (c *unwindCoder) code(e *content, old *elf.Unwind) (*elf.Unwind, error) {
 	if c.Encoding {
 		u = e.plan.Unwind
 		plan := *e.plan
-		plan.New = Toggled{plan.New, u}
+		plan.New = toggledContent{plan.New, u}
 		e.plan = &plan
 	}
 	n, err := c.head(u, old, e.Size)
@@ -448,7 +449,7 @@ func (s *unwindRows) changed(row *elf.UnwindRow, cie elf.UnwindCIE, pred elf.Unw
 
 // passed notes a row, which belongs to the old row i if that is not -1.
 func (s *unwindRows) passed(row *elf.UnwindRow, i int) {
-	// The row continues one of the rows of functions, or begins another.
+	// The function continues one of the sequences, or begins another.
 	e := slices.IndexFunc(s.ends[:], func(end uint32) bool { return s.aligned(end, s.u.Align) == row.PC })
 	if e < 0 {
 		e = unwindEnds - 1
