@@ -186,7 +186,7 @@ test-rest: setup # what CI runs after make test: migration, faults, Kubernetes
 .PHONY: test-all
 test-all: stages test-ci ## all tests that need neither an ARM machine nor hours; it lists them first
 	@testdata/stage 'what is slow and rarely breaks' 5 $(WHOLE) -parallel 4 ./testdata/e2e/slow
-	@testdata/stage 'packages, as they are installed (make test-packages)' 3 $(MAKE) --no-print-directory test-packages
+	@testdata/stage 'packages, as they are installed, and two releases (make test-packages)' 7 $(MAKE) --no-print-directory test-packages
 	@testdata/stage 'hostile artifacts (make test-hostile COUNT=100)' 4 $(MAKE) --no-print-directory test-hostile COUNT=100
 	@testdata/stage 'commands by hand (make test-sequences COUNT=30)' 5 $(MAKE) --no-print-directory test-sequences COUNT=30
 	@testdata/stage 'the newest engine (make test-newest)' 15 $(MAKE) --no-print-directory test-newest
