@@ -64,6 +64,7 @@ func TestFormat(t *testing.T) {
 	require.ElementsMatch(t, fields(Made{}), firstColumn(t, doc, "Made fields"))
 	require.ElementsMatch(t, fields(Component{}), firstColumn(t, doc, "Component fields"))
 	require.ElementsMatch(t, fields(Variant{}), firstColumn(t, doc, "Variant fields"))
+	require.ElementsMatch(t, fields(Content{}), firstColumn(t, doc, "Content fields"))
 	require.ElementsMatch(t, fields(Layer{}), firstColumn(t, doc, "Layer fields"))
 	require.ElementsMatch(t, fields(Base{}), firstColumn(t, doc, "Base fields"))
 	require.ElementsMatch(t, fields(Sizes{}), firstColumn(t, doc, "Sizes fields"))

@@ -24,6 +24,7 @@ const (
 	FeaturePolicy   = "policy/1"   // a policy that the device must follow
 	FeatureSecrets  = "secrets/1"  // files of the manifests are encrypted to keys of devices
 	FeatureFiles    = "files/1"    // components that are files, not images
+	FeatureContent  = "content/1"  // images that are not in the payload: devices fetch them by their digests
 )
 
 // Metadata is the metadata of an App Artifact. The shell reference has the fields
@@ -49,6 +50,9 @@ type Metadata struct {
 	// Statement is a JSON object that package statement reads: a signed statement
 	// of what the application is; nil for none.
 	Statement json.RawMessage `json:"statement,omitempty"`
+	// ContentSources are URLs below which devices find the content of images that is not in
+	// the payload, tried in this order after the mirrors that a device knows.
+	ContentSources []string `json:"content_sources,omitempty"`
 	// Made says what the artifact was made from; nil if its maker did not say. It is for
 	// build hosts: devices do not read it.
 	Made *Made `json:"made,omitempty"`
@@ -107,6 +111,15 @@ type Variant struct {
 	Memory       int64          `json:"memory"`
 	Engine       int64          `json:"engine"`
 	Decode       int64          `json:"decode,omitempty"`
+	// Content is where the variant is if it is not in the payload; nil if it is there.
+	Content *Content `json:"content,omitempty"`
+}
+
+// Content is a file that devices fetch by its digest: an images payload of one variant
+// of one image.
+type Content struct {
+	Digest digest.Digest `json:"digest"` // SHA-256 of the file
+	Size   int64         `json:"size"`   // bytes of the file
 }
 
 // VariantLayer is a layer in one variant.
@@ -122,6 +135,9 @@ func (m *Metadata) ImageComponents() []Component {
 
 // IsFile reports whether the component is a file and not an image.
 func (c *Component) IsFile() bool { return c.Type != ComponentImage }
+
+// apart reports whether the image is not in the payload.
+func (c *Component) apart() bool { return len(c.Variants) > 0 && c.Variants[0].Content != nil }
 
 // As returns the component with the format, the bases, the layers and the bytes
 // of its variant i.

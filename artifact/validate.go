@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"math"
+	"net/url"
 	"reflect"
 	"slices"
 	"strings"
@@ -30,13 +31,14 @@ const (
 	maxVariants   = 32
 	maxRequires   = 64
 	maxEnv        = 64
+	maxSources    = 16
 	maxPolicy     = 64 << 10 // bytes
 	MaxRecipients = 256
 )
 
 // Features are the features that this reader has. It refuses an artifact that
 // requires others.
-var Features = []string{FeatureDelta, FeatureVariants, FeaturePolicy, FeatureSecrets, FeatureFiles}
+var Features = []string{FeatureDelta, FeatureVariants, FeaturePolicy, FeatureSecrets, FeatureFiles, FeatureContent}
 
 // ParseMetadata reads and validates metadata. warnings are lines for the log: they
 // name the variables that were dropped because no artifact may set them. The error
@@ -183,6 +185,9 @@ func (m *Metadata) Validate() error {
 	if m.Statement != nil && (len(m.Statement) > MaxStatement || m.Statement[0] != '{') {
 		return bad("statement", "not a JSON object of at most %d bytes", MaxStatement)
 	}
+	if err := CheckSources(m.ContentSources); err != nil {
+		return bad("content_sources", "%s", err)
+	}
 	if err := m.checkRecipients(); err != nil {
 		return bad("recipients", "%s", err)
 	}
@@ -201,6 +206,9 @@ func (m *Metadata) Validate() error {
 		}
 		if c.Format == FormatVariants && !slices.Contains(m.Requires, FeatureVariants) {
 			return bad("requires", "there are variants, so it must name %q", FeatureVariants)
+		}
+		if c.apart() && !slices.Contains(m.Requires, FeatureContent) {
+			return bad("requires", "there is content outside of the payload, so it must name %q", FeatureContent)
 		}
 		if c.IsFile() && !slices.Contains(m.Requires, FeatureFiles) && m.Version != VersionReference {
 			return bad("requires", "there are files among the components, so it must name %q", FeatureFiles)
@@ -237,6 +245,21 @@ func (m *Metadata) checkRecipients() error {
 
 // maxRecipient bounds a recipient, in bytes; those of X25519 have 62.
 const maxRecipient = 128
+
+// CheckSources checks the URLs that content is fetched from. What is fetched is compared
+// with its digest, so plain http will do.
+func CheckSources(list []string) error {
+	if len(list) > maxSources {
+		return fmt.Errorf("%d of them", len(list))
+	}
+	for _, s := range list {
+		u, err := url.Parse(s)
+		if err != nil || len(s) > maxText || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+			return fmt.Errorf("%q is not a URL https://HOST/DIRECTORY without user and query", clip.Text(s))
+		}
+	}
+	return nil
+}
 
 // versionKnown accepts every version 1.x: Requires says what a reader must know
 // beyond 1.0.
@@ -341,7 +364,19 @@ func (c *Component) validateVariants(sum *total) error {
 		if err := checkForm(v.Format, v.Bases, len(v.Layers), func(n int) Encoding { return v.Layers[n].Encoding }); err != nil {
 			return fmt.Errorf("variant %d: %w", i+1, err)
 		}
+		if f := v.Content; f != nil {
+			if sum.add(f.Size); f.Size == 0 {
+				return fmt.Errorf("variant %d: empty content", i+1)
+			}
+			if err := f.Digest.Check(); err != nil {
+				return fmt.Errorf("variant %d: content: %w", i+1, err)
+			}
+		}
 		switch {
+		case (v.Content != nil) != c.apart():
+			return fmt.Errorf("variant %d: some variants are in the payload, and others are not", i+1)
+		case v.Content != nil && c.IsFile():
+			return fmt.Errorf("variant %d: content outside of the payload, which only images have", i+1)
 		case v.Format == FormatFull && i != len(c.Variants)-1:
 			return fmt.Errorf("variant %d: a full image that is not the last variant", i+1)
 		case v.Format == FormatDelta && len(v.Bases) == 0 && c.IsFile():

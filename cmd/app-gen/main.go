@@ -18,7 +18,6 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
-	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
@@ -46,8 +45,6 @@ func run(args []string) int {
 	defer stop()
 	root := rootCommand()
 	root.SetArgs(meant(root, args))
-	root.SetOut(clip.TextWriter(os.Stdout)) // what artifacts and projects say may be there
-	root.SetErr(clip.TextWriter(os.Stderr))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -58,7 +55,7 @@ func run(args []string) int {
 	if usage.AsksJSON(args) {
 		usage.PrintJSON(os.Stderr, err.Error(), hintOf(err), exitCode(err))
 	} else {
-		printError(clip.TextWriter(os.Stderr), err)
+		printError(os.Stderr, err)
 	}
 	return exitCode(err)
 }
@@ -71,7 +68,7 @@ func rootCommand() *cobra.Command {
 	root.SilenceUsage = true
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(initCommand(), releaseCommand(), releasesCommand(), inspectCommand(), diffCommand(), deltaCommand(), manCommand())
+	root.AddCommand(initCommand(), releaseCommand(), releasesCommand(), byReferenceCommand(), mirrorCommand(), inspectCommand(), diffCommand(), deltaCommand(), manCommand())
 	groupOptions(root)
 	addCompletions(root)
 	usage.RefuseUnknown(root, func(c *cobra.Command, text, hint string) error {

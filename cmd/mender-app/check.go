@@ -213,6 +213,9 @@ func (p *program) printForecast(f printedForecast) error {
 	if f.Download > 0 {
 		rows = append(rows, []string{"read", table.Bytes(f.Download)})
 	}
+	if f.Fetched > 0 {
+		rows = append(rows, []string{"fetched", table.Bytes(f.Fetched) + " of images that are not in the artifact"})
+	}
 	if s := f.Sizes; s != nil {
 		rows = append(rows, []string{"written", fmt.Sprintf("%s by the engine, %s of manifests, up to %s for a time",
 			table.Bytes(s.Engine), table.Bytes(s.Manifests), table.Bytes(s.Temp))})

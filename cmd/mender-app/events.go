@@ -9,7 +9,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/view"
 )
@@ -69,7 +68,7 @@ func (p *program) events(ctx context.Context, names []string, tail int, follow b
 		}
 	}
 	fresh = fresh[max(0, len(fresh)-tail):]
-	enc := json.NewEncoder(clip.JSONWriter(p.stdout))
+	enc := json.NewEncoder(p.stdout)
 	enc.SetEscapeHTML(false)
 	for {
 		for _, e := range fresh {

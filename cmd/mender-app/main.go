@@ -102,7 +102,7 @@ module as the client does.
 	)
 	others := append(p.serviceCommands(),
 		p.stageCommand(), p.stagedCommand(), p.unstageCommand(), p.reconcileCommand(), p.triggerCommand(), p.queueCommand(),
-		p.abortCommand(), p.backupCommand(), p.restoreCommand(), p.holdCommand(), p.unholdCommand(), p.windowsCommand(), p.engineCheckCommand(),
+		p.abortCommand(), p.backupCommand(), p.restoreCommand(), p.holdCommand(), p.unholdCommand(), p.windowsCommand(), p.fetchCommand(), p.engineCheckCommand(),
 		p.serveCommand(), p.metricsCommand(), p.valuesCommand(), p.overridesCommand(),
 	)
 	for _, c := range others {

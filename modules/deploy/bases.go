@@ -42,9 +42,9 @@ func (d *oldContent) lacking(ctx context.Context, images []submodules.Component)
 func (d *oldContent) choose(ctx context.Context, h *header) (*header, error) {
 	meta := *h.Meta
 	meta.Components = slices.Clone(h.Meta.Components)
-	resolved := &header{Artifact: h.Artifact, Provides: h.Provides, Meta: &meta, Statement: h.Statement, Project: h.Project, Members: map[image.Digest][]string{}}
+	resolved := &header{Artifact: h.Artifact, Provides: h.Provides, Meta: &meta, Statement: h.Statement, Project: h.Project, Members: map[image.Digest][]string{}, Content: map[image.Digest]artifact.Content{}}
 	chosen := map[image.Digest]int{}
-	var temp, memory, engine, decode int64
+	var temp, memory, engine, decode, content int64
 	for i, c := range meta.Components {
 		if c.Format != artifact.FormatVariants {
 			continue
@@ -58,6 +58,10 @@ func (d *oldContent) choose(ctx context.Context, h *header) (*header, error) {
 			v := c.Variants[n]
 			chosen[c.Digest], resolved.Members[c.Digest] = n, c.Members(n)
 			temp, memory, engine, decode = max(temp, v.Temp), max(memory, v.Memory), engine+v.Engine, decode+v.Decode
+			if f := v.Content; f != nil && !d.isLoaded(c) {
+				resolved.Content[c.Digest] = *f
+				content = max(content, f.Size) // one at a time
+			}
 			from := "whole"
 			if len(v.Bases) > 0 {
 				from = v.Bases[0].URL + "@" + v.Bases[0].Digest.String()
@@ -68,7 +72,7 @@ func (d *oldContent) choose(ctx context.Context, h *header) (*header, error) {
 	}
 	if h.Meta.Sizes != nil {
 		s := *h.Meta.Sizes
-		s.Temp, s.Memory, s.Engine, s.Decode = max(s.Temp, temp), max(s.Memory, memory), s.Engine+engine, s.Decode+decode
+		s.Temp, s.Memory, s.Engine, s.Decode = max(s.Temp, temp)+content, max(s.Memory, memory), s.Engine+engine, s.Decode+decode
 		meta.Sizes = &s
 	}
 	return resolved, nil

@@ -43,6 +43,9 @@ func (e *Engine) Check(ctx context.Context, name string, meta *artifact.Metadata
 	f.First = p.members
 	if p.resolved != nil {
 		f.Sizes = p.resolved.Meta.Sizes
+		for _, c := range p.resolved.Content {
+			f.Fetched += c.Size
+		}
 	}
 	const what = "manifests"
 	switch {

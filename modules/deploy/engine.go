@@ -33,6 +33,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules/hooks"
@@ -93,6 +94,8 @@ type Engine struct {
 	Values       settings.Values
 	// Hooks runs the hooks of releases and of the device; nil: there are none.
 	Hooks hooks.Programs
+	// Content fetches images that an artifact does not carry; nil: nobody does.
+	Content Content
 	// Staged is where artifacts lie that policies may want installed first; nil: nowhere.
 	Staged Staged
 
@@ -102,6 +105,16 @@ type Engine struct {
 	Now func() time.Time
 
 	infos map[string]submodules.Info // by orchestrator
+}
+
+// Content fetches images that an artifact does not carry.
+type Content interface {
+	// Fetch returns the file with the digest, open for reading from its beginning, after it
+	// was compared. It is on this device, or at one of the sources. It stays as it is until
+	// Drop. The end of the context stops it.
+	Fetch(ctx context.Context, c artifact.Content, sources []string) (*os.File, error)
+	// Drop removes what was fetched, also in part.
+	Drop() error
 }
 
 func (e *Engine) now() time.Time {

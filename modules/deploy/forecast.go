@@ -41,6 +41,8 @@ type Forecast struct {
 	Changes *submodules.Changes `json:"changes,omitempty"`
 	// Sizes is what the metadata announces, with the variants that fit this device.
 	Sizes *artifact.Sizes `json:"sizes,omitempty"`
+	// Fetched are the bytes of images that are outside of the payload.
+	Fetched int64 `json:"fetched,omitempty"`
 	// Seconds is the median time from the beginning to a healthy release, of the
 	// Basis newest installations of the application here that are most like it; 0
 	// without any.
@@ -103,6 +105,7 @@ func (f *Forecast) Time(s *store.Store) {
 	if f.Sizes != nil {
 		bytes = f.Sizes.ImagesPayload + f.Sizes.ManifestsPayload
 	}
+	bytes += f.Fetched
 	kind := func(r *store.Record) bool { return update == (r.From != "") }
 	size := func(r *store.Record) bool {
 		return r.Measured != nil && r.Measured.Received <= 2*bytes && bytes <= 2*r.Measured.Received

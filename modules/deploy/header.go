@@ -18,10 +18,11 @@ import (
 
 // header is the artifact's name and metadata. The client has verified both.
 type header struct {
-	Artifact string                    // its name
-	Provides map[string]string         // what the client records when it commits
-	Meta     *artifact.Metadata        // in a resolved header no component has variants
-	Members  map[image.Digest][]string // in a resolved header: of the variants chosen, in the images payload
+	Artifact string                            // its name
+	Provides map[string]string                 // what the client records when it commits
+	Meta     *artifact.Metadata                // in a resolved header no component has variants
+	Members  map[image.Digest][]string         // in a resolved header: of the variants chosen, in the images payload
+	Content  map[image.Digest]artifact.Content // in a resolved header: of the variants chosen, outside of the payload
 	// Statement is what the maker of the application signed, nil if the
 	// artifact has none. CheckStatement sets it.
 	Statement *statement.Signed

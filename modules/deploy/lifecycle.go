@@ -378,6 +378,7 @@ func (e *Engine) finishPurge(ctx context.Context, a *store.App) error {
 		return err
 	}
 	e.discardOthers(ctx, a)
+	e.dropContent(a)
 	left, err := a.Releases()
 	if err != nil {
 		return err

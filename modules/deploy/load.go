@@ -93,6 +93,9 @@ func (l *loader) receive(ctx context.Context, payload modules.Streams) error {
 			return err
 		}
 	}
+	if err := l.fetch(ctx); err != nil {
+		return err
+	}
 	if err := l.askTypes(ctx); err != nil {
 		return err
 	}
@@ -140,7 +143,23 @@ func (l *loader) manifests(r io.Reader) error {
 	return durable.Point("unpacked.manifests")
 }
 
+// images loads the images of the payload.
 func (l *loader) images(ctx context.Context, r io.Reader) error {
+	var most int64
+	if s := l.header.Meta.Sizes; s != nil {
+		most = s.ImagesPayload
+	}
+	return l.readImages(ctx, r, most, func(d image.Digest) error {
+		if _, apart := l.header.Content[d]; apart {
+			return fmt.Errorf("%w: %s is in it, and the metadata says that it is elsewhere", artifact.ErrPayload, d)
+		}
+		return nil
+	})
+}
+
+// readImages loads the images of a payload of at most most bytes, unpacked, that expected
+// does not refuse; 0 bytes are not announced.
+func (l *loader) readImages(ctx context.Context, r io.Reader, most int64, expected func(image.Digest) error) error {
 	tmp, err := l.e.Store.Temp()
 	if err != nil {
 		return err
@@ -153,13 +172,13 @@ func (l *loader) images(ctx context.Context, r io.Reader) error {
 	if l.header.Project {
 		return l.projectImages(ctx, r, tmp, room)
 	}
-	o := artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room, Members: func(d image.Digest) []string { return l.header.Members[d] }}
-	if s := l.header.Meta.Sizes; s != nil {
-		o.MaxBytes = s.ImagesPayload
-	}
+	o := artifact.ReadOptions{SpoolDir: tmp, MaxSpool: room, MaxBytes: most, Members: func(d image.Digest) []string { return l.header.Members[d] }}
 	return artifact.ReadImages(r, o, func(info artifact.ImageInfo, content io.Reader) error {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("stopped: %w", context.Cause(ctx))
+		}
+		if err := expected(info.Digest); err != nil {
+			return err
 		}
 		if err := l.image(ctx, info, content); err != nil {
 			return fmt.Errorf("component %s: %w", info.URLNew, err)

@@ -73,6 +73,12 @@ func (p *preflight) steps() []preflightStep {
 			p.resolved, err = p.t.oldContent().choose(ctx, p.h)
 			return err
 		}},
+		{"content", false, func(context.Context) error {
+			if len(p.resolved.Content) > 0 && e.Content == nil {
+				return unfit("its images are not in the artifact, and nothing on this device fetches them: install mender-app")
+			}
+			return nil
+		}},
 		{"bases of deltas", false, func(ctx context.Context) error { return p.t.oldContent().check(ctx, p.resolved.Meta) }},
 		{"space", false, func(ctx context.Context) (err error) {
 			p.needs, err = p.t.checkSpace(ctx, p.resolved.Meta, p.needs)

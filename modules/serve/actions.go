@@ -20,7 +20,6 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/artifact/strictjson"
 )
@@ -414,7 +413,6 @@ func (x *Actions) reply(w http.ResponseWriter, a *Action) {
 		doc = Problem{Error: now.Error, Status: status, Action: &now}
 	}
 	body, err := json.Marshal(doc)
-	body = clip.JSON(body)
 	if err != nil {
 		fail(w, err)
 		return

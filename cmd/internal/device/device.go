@@ -60,6 +60,7 @@ type Config struct {
 	Hooks      HookSettings
 	Staging    StagingSettings
 	Windows    WindowSettings
+	Content    ContentSettings
 	MenderConf string     // mender_conf
 	LogLevel   slog.Level // log_level
 	Warnings   []string   // unknown settings, one line each
@@ -76,6 +77,13 @@ type WindowSettings struct {
 	Texts     []string       // windows; none: at any time
 	List      policy.Windows // what they say
 	NeedClock bool           // windows_need_clock: not before the machine's clock is set
+}
+
+// ContentSettings say where images are that artifacts do not carry.
+type ContentSettings struct {
+	Mirrors   []string // content_mirrors: directories and URLs
+	CAFile    string   // content_ca: certificates that are trusted beside the system's
+	TokenFile string   // content_token_file: for the servers of Mirrors
 }
 
 // HookSettings say which hooks run, what the device changes in applications, and
@@ -105,7 +113,7 @@ func Load() (*Config, error) {
 	if name == "" {
 		name = DefaultConfig
 	}
-	f, err := config.Read(name, append([]string{"allow_env", "windows"}, signatureArrays...)...)
+	f, err := config.Read(name, append([]string{"allow_env", "windows", "content_mirrors"}, signatureArrays...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -178,6 +186,12 @@ func Load() (*Config, error) {
 	}
 	if c.Windows.NeedClock, err = f.Bool(true, "windows_need_clock"); err != nil {
 		return nil, err
+	}
+	c.Content = ContentSettings{Mirrors: f.List("content_mirrors"), CAFile: f.String("", "content_ca"), TokenFile: f.String("", "content_token_file")}
+	for _, m := range c.Content.Mirrors {
+		if err := checkMirror(m); err != nil {
+			return nil, fmt.Errorf("%s: content_mirrors: %w", name, err)
+		}
 	}
 	if c.CPUs = f.String("", "application_cpuset"); c.CPUs != "" {
 		if err := submodules.CheckCPUs(c.CPUs); err != nil {
@@ -294,6 +308,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		Caller:       journal.Caller{Driver: driver, Asked: asked(os.Getenv), Transcript: transcript, Tell: sdjournal.Tell()},
 		System:       c.system,
 		AppLocks:     c.Hooks.AppLocks,
+		Content:      &contentFetcher{c, log},
 		Windows:      c.Windows.List,
 		ClockSet:     clockSet,
 		OverridesDir: c.Hooks.Overrides,

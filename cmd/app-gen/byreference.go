@@ -1,0 +1,143 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/generator/content"
+)
+
+func byReferenceCommand() *cobra.Command {
+	f := &genFlags{}
+	var o content.Options
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "by-reference ARTIFACT PLACE",
+		Short: "take the images out of an artifact, for devices to fetch by their digests",
+		Long: `by-reference writes each form of each image in ARTIFACT, such as the delta over each of
+several older releases and the whole image, into the directory PLACE: as a file that is
+named by its SHA-256. The artifact that it writes has the manifests and the digests alone,
+some kilobytes. A device fetches the one form that it needs, from below a --source, or
+from where content_mirrors in its mender-app.conf says. Any web server will do, and a
+directory on a USB stick.
+
+ARTIFACT stays as it is: later releases build on it. Put PLACE onto the server before the
+artifact is deployed. The manifest of the new artifact is signed by --key or
+--sign-command; what its maker says of the application stays signed as it is.
+
+` + exitText,
+		Example: `  app-gen --bases-from releases --full-fallback -n shop-5
+  app-gen by-reference releases/shop-5.mender public/content \
+      --source https://downloads.example/content -o shop-5.mender --key private.pem`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			o.Artifact, o.Place = args[0], args[1]
+			if o.Output == "" {
+				return &usageError{text: "--output-path is missing", hint: "name the artifact to write with -o"}
+			}
+			if same(o.Output, o.Artifact) {
+				return &usageError{text: "--output-path is the artifact itself", hint: "later releases build on it: choose another name"}
+			}
+			if err := artifact.CheckSources(o.Sources); err != nil {
+				return &usageError{text: "--source: " + err.Error()}
+			}
+			s, err := f.signing(c.Context())
+			if err != nil {
+				return err
+			}
+			o.Signing = mender.Options{Key: s.Key, Sign: s.Sign, Public: s.Public}
+			if o.Signing.ModTime, err = epoch(); err != nil {
+				return err
+			}
+			r, err := content.Take(c.Context(), o)
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(c.OutOrStdout(), r)
+			}
+			printContent(c.OutOrStdout(), r.Files)
+			fmt.Fprintf(c.OutOrStdout(), "%s: %s, artifact %s without its images, which are in %s\n", o.Output, bytesText(r.Size), r.Name, o.Place)
+			return nil
+		},
+	}
+	fl := c.Flags()
+	fl.SortFlags = false
+	fl.StringVarP(&o.Output, "output-path", "o", "", "artifact to write")
+	fl.StringArrayVar(&o.Sources, "source", nil, "URL below which devices find the content, after their own mirrors (repeatable)")
+	fl.StringVarP(&f.keyFile, "key", "k", "", "PEM file of the private key that signs, or a key in a token, pkcs11:…")
+	fl.StringVar(&f.signCommand, "sign-command", "", "program that signs instead of --key")
+	fl.StringVar(&f.publicKey, "public-key", "", "PEM file of the public key that must match the signature of --sign-command or of a token")
+	fl.StringVar(&o.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR)")
+	fl.BoolVar(&asJSON, "json", false, "print one JSON document")
+	return c
+}
+
+func mirrorCommand() *cobra.Command {
+	var from string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "mirror ARTIFACT… PLACE",
+		Short: "copy what devices fetch for artifacts to another place",
+		Long: `mirror copies the content of artifacts that by-reference wrote to the directory PLACE, such
+as a USB stick or the web server of a site. Each file is compared with its digest. What is
+there already is not copied again, so mirror can be repeated. A device asks a mirror that
+content_mirrors in its mender-app.conf names, and never trusts it.
+
+` + exitText,
+		Example: "  app-gen mirror shop-5.mender /media/usb/content --from public/content",
+		Args:    cobra.MinimumNArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			if from == "" {
+				return &usageError{text: "--from is missing", hint: "name the directory that app-gen by-reference wrote to"}
+			}
+			place := args[len(args)-1]
+			var all []content.File
+			for _, path := range args[:len(args)-1] {
+				list, err := content.Mirror(c.Context(), path, from, place)
+				if err != nil {
+					return err
+				}
+				all = append(all, list...)
+			}
+			if asJSON {
+				return printJSON(c.OutOrStdout(), struct {
+					Content []content.File `json:"content"`
+				}{all})
+			}
+			printContent(c.OutOrStdout(), all)
+			return nil
+		},
+	}
+	c.Flags().StringVar(&from, "from", "", "directory that has the content")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	return c
+}
+
+func printContent(w io.Writer, list []content.File) {
+	t := newColumns(w, "IMAGE", "OVER", "SIZE", "CONTENT", "")
+	for _, f := range list {
+		over, state := f.Base, "new"
+		if over == "" {
+			over = "anything"
+		}
+		if f.There {
+			state = "is there"
+		}
+		t.row(f.URL, over, bytesText(f.Size), f.Digest.Hex()[:12]+"…", state)
+	}
+	t.print()
+}
+
+// same reports whether two paths lead to one file.
+func same(a, b string) bool {
+	x, err1 := os.Stat(a)
+	y, err2 := os.Stat(b)
+	return err1 == nil && err2 == nil && os.SameFile(x, y) || filepath.Clean(a) == filepath.Clean(b)
+}

@@ -1,0 +1,134 @@
+package device
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/clip"
+	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/artifact/input"
+	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/modules/deploy"
+)
+
+// FetchCommand is the hidden command of mender-app that fetches content. The update module
+// has no room for HTTP.
+const FetchCommand = "fetch"
+
+// FetchRequest is what FetchCommand reads from its standard input, as JSON.
+type FetchRequest struct {
+	Content artifact.Content `json:"content"`
+	Sources []string         `json:"sources"`
+}
+
+// contentFetcher fetches content with mender-app.
+type contentFetcher struct {
+	c   *Config
+	log *slog.Logger
+}
+
+var _ deploy.Content = &contentFetcher{}
+
+// ContentDir is where content is fetched to.
+func (c *Config) ContentDir() string { return c.OpenStore().Meta("content") }
+
+// Fetch runs mender-app, which prints the path of the file. The file is compared here: what
+// another process says is not enough.
+func (f *contentFetcher) Fetch(ctx context.Context, content artifact.Content, sources []string) (*os.File, error) {
+	program, err := exec.LookPath("mender-app")
+	if err != nil {
+		if program = "/usr/bin/mender-app"; unix.Access(program, unix.X_OK) != nil {
+			return nil, fmt.Errorf("%w: its images are not in the artifact, and mender-app, which fetches them, is not installed", deploy.ErrUnfit)
+		}
+	}
+	request, err := json.Marshal(FetchRequest{content, sources})
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, program, FetchCommand)
+	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
+	cmd.WaitDelay = killAfter
+	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
+	runtime.LockOSThread() // the signal comes when the thread that started the process ends
+	defer runtime.UnlockOSThread()
+	var out, text bytes.Buffer
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), &bounded{&out}, &bounded{&text}
+	err = cmd.Run()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	if err != nil {
+		if last := clip.Line(strings.TrimPrefix(lines[len(lines)-1], "error: "), 1024); last != "" {
+			return nil, errors.New(last)
+		}
+		return nil, err
+	}
+	for _, line := range lines {
+		if line = clip.Line(line, 512); line != "" {
+			f.log.Info(line)
+		}
+	}
+	file, err := input.Open(strings.TrimSpace(out.String()))
+	if err != nil {
+		return nil, err
+	}
+	if err := compare(ctx, file, content); err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	return file, nil
+}
+
+// compare reads a file to its end and goes back to its beginning. The error says that it is
+// not the content.
+func compare(ctx context.Context, f *os.File, want artifact.Content) error {
+	sum := sha256.New()
+	n, err := io.Copy(sum, metered.Reader(ctx, io.LimitReader(f, want.Size+1), nil))
+	if err != nil {
+		return err
+	}
+	if n != want.Size || digest.OfHash(sum) != want.Digest {
+		return fmt.Errorf("%s is not the content with its name", f.Name())
+	}
+	_, err = f.Seek(0, io.SeekStart)
+	return err
+}
+
+// Drop removes what was fetched.
+func (f *contentFetcher) Drop() error { return os.RemoveAll(f.c.ContentDir()) }
+
+// bounded keeps the first bytes that are written to it.
+type bounded struct{ to *bytes.Buffer }
+
+func (b *bounded) Write(p []byte) (int, error) {
+	const most = 64 << 10
+	b.to.Write(p[:min(len(p), max(0, most-b.to.Len()))])
+	return len(p), nil
+}
+
+// checkMirror refuses what is neither a directory nor a URL to fetch from.
+func checkMirror(m string) error {
+	if filepath.IsAbs(m) {
+		return nil
+	}
+	u, err := url.Parse(m)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
+		return fmt.Errorf("%q is neither the absolute path of a directory nor a URL https://HOST/DIRECTORY without user and query; content_token_file has a token", clip.Text(m))
+	}
+	return nil
+}

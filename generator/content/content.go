@@ -1,0 +1,455 @@
+// Package content takes the images of an artifact out of it: each variant of each image
+// becomes a file that is named by its digest, which devices fetch from any place that
+// serves files. What stays is an artifact of some kilobytes, however many older releases
+// it has deltas for.
+//
+// It encodes nothing: what travels is what the artifact has.
+package content
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/generator"
+)
+
+// Error says what is wrong with an artifact or a place, and what to do about it.
+type Error struct{ Text, Hint string }
+
+func (e *Error) Error() string { return e.Text }
+
+// Advice is the hint.
+func (e *Error) Advice() string { return e.Hint }
+
+// Options say what Take does.
+type Options struct {
+	Artifact string   // the file that the images are taken out of; it stays as it is
+	Output   string   // the artifact without them
+	Place    string   // the directory for the content
+	Sources  []string // URLs below which devices find it; none: their configuration says where
+	Signing  mender.Options
+	TempDir  string // for the payload; "" is the directory of the output
+}
+
+// File is content in a place.
+type File struct {
+	Digest digest.Digest `json:"digest"`
+	Size   int64         `json:"size"`
+	URL    string        `json:"url"`            // the component, or the first of those with the image
+	Base   string        `json:"base,omitempty"` // the image that a delta builds on; "" for none
+	There  bool          `json:"there"`          // an earlier call put it there
+}
+
+// Result is what Take made.
+type Result struct {
+	Name  string `json:"artifact_name"`
+	Size  int64  `json:"size"` // bytes of the artifact that is left
+	Files []File `json:"content"`
+}
+
+// Take writes the images of an artifact into a place, and an artifact without them. The
+// content is there before the artifact is. A file in the place is written once.
+func Take(ctx context.Context, o Options) (*Result, error) {
+	temp, err := os.MkdirTemp(o.TempDir, ".app-gen-*")
+	if err != nil {
+		return nil, &generator.WriteError{Err: err}
+	}
+	defer os.RemoveAll(temp)
+	t := &taker{Options: o, temp: temp, made: map[digest.Digest][]artifact.Content{}}
+	if err := t.read(ctx); err != nil {
+		return nil, err
+	}
+	spec, err := t.spec()
+	if err != nil {
+		return nil, err
+	}
+	err = generator.WriteFile(ctx, o.Output, temp, func(w io.Writer) error {
+		counted := metered.Writer(ctx, w, func(n int64) { t.result.Size += n })
+		options := o.Signing
+		options.TempDir, options.Compression = temp, t.header.Compression
+		return mender.Write(counted, *spec, options)
+	})
+	return &t.result, err
+}
+
+// taker takes the images out of one artifact.
+type taker struct {
+	Options
+	temp   string
+	header *mender.Header
+	meta   *artifact.Metadata
+	made   map[digest.Digest][]artifact.Content // of an image: of its variants, in their order
+	shared map[digest.Digest]string             // of an image: the file with what its variants share
+	rest   *artifact.ImagesWriter               // files among the components stay in the payload; nil: there are none
+	files  []mender.File
+	result Result
+}
+
+// read reads the artifact to its end, which verifies it, and writes the content.
+func (t *taker) read(ctx context.Context) error {
+	f, err := os.Open(t.Artifact)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	r, err := mender.NewReader(metered.Reader(ctx, f, nil), mender.ReadOptions{})
+	if err != nil {
+		return fmt.Errorf("%s: %w", t.Artifact, err)
+	}
+	t.header = r.Header()
+	if t.header.PayloadType != mender.PayloadTypeApp {
+		return &Error{Text: fmt.Sprintf("%s: its payload type is %q, not %q", t.Artifact, t.header.PayloadType, mender.PayloadTypeApp)}
+	}
+	if len(t.header.Scripts) > 0 {
+		return &Error{Text: t.Artifact + ": it has state scripts, which cannot be copied", Hint: "make it without --script"}
+	}
+	if t.meta, _, err = artifact.ParseMetadata(t.header.MetaData); err != nil {
+		return fmt.Errorf("%s: %w", t.Artifact, err)
+	}
+	if slices.Contains(t.meta.Requires, artifact.FeatureContent) {
+		return &Error{Text: t.Artifact + ": its images are not in it", Hint: "give the artifact that app-gen made"}
+	}
+	if len(t.meta.Components) == 0 {
+		return &Error{Text: t.Artifact + ": its metadata does not name its images", Hint: "make it with app-gen"}
+	}
+	t.meta.ContentSources = t.Sources
+	t.result.Name, t.shared = t.header.Name, map[digest.Digest]string{}
+	for {
+		file, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.Artifact, err)
+		}
+		if file.Name == artifact.ImagesPayload {
+			err = t.images(ctx, r)
+		} else {
+			err = t.keep(file.Name, func(w io.Writer) error { _, err := io.Copy(w, r); return err })
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %s: %w", t.Artifact, file.Name, err)
+		}
+	}
+}
+
+// keep leaves a file in the payload.
+func (t *taker) keep(name string, fill func(io.Writer) error) error {
+	path := filepath.Join(t.temp, name)
+	size, err := writeNew(path, fill)
+	if err != nil {
+		return err
+	}
+	t.files = append(t.files, mender.File{Name: name, Size: size, Open: func() (io.ReadCloser, error) { return os.Open(path) }})
+	return nil
+}
+
+func writeNew(path string, fill func(io.Writer) error) (int64, error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return 0, &generator.WriteError{Err: err}
+	}
+	err = fill(f)
+	info, serr := f.Stat()
+	if cerr := f.Close(); err == nil {
+		err = errors.Join(serr, cerr)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// images writes each variant of each image into the place. Files stay in the payload.
+func (t *taker) images(ctx context.Context, r io.Reader) error {
+	var payload int64
+	read := func(w io.Writer) error {
+		t.rest = artifact.NewImagesWriter(w)
+		err := artifact.ReadImages(r, artifact.ReadOptions{SpoolDir: t.temp}, func(info artifact.ImageInfo, content io.Reader) error {
+			c := t.component(info.Digest)
+			switch {
+			case c == nil:
+				return fmt.Errorf("%w: %s is not named in the metadata", artifact.ErrPayload, info.Digest)
+			case c.IsFile():
+				return t.rest.Add(info, info.Size, content)
+			case info.Kind == artifact.KindShared:
+				path := filepath.Join(t.temp, "shared-"+info.Digest.Hex())
+				_, err := writeNew(path, func(w io.Writer) error { _, err := io.Copy(w, content); return err })
+				t.shared[info.Digest] = path
+				return err
+			}
+			return t.image(ctx, c, info, content)
+		})
+		if err != nil {
+			return err
+		}
+		payload = t.rest.UnpackedSize()
+		return t.rest.Close()
+	}
+	if !slices.ContainsFunc(t.meta.Components, func(c artifact.Component) bool { return c.IsFile() }) {
+		if t.meta.Sizes != nil {
+			t.meta.Sizes.ImagesPayload = 0
+		}
+		return read(io.Discard)
+	}
+	if err := t.keep(artifact.ImagesPayload, read); err != nil {
+		return err
+	}
+	if t.meta.Sizes != nil {
+		t.meta.Sizes.ImagesPayload = payload
+	}
+	return nil
+}
+
+// component is the first component with a digest; nil for none.
+func (t *taker) component(d digest.Digest) *artifact.Component {
+	i := slices.IndexFunc(t.meta.Components, func(c artifact.Component) bool { return c.Digest == d })
+	if i < 0 {
+		return nil
+	}
+	return &t.meta.Components[i]
+}
+
+// image writes one variant of an image as a file of its own.
+func (t *taker) image(ctx context.Context, c *artifact.Component, info artifact.ImageInfo, content io.Reader) error {
+	n := len(t.made[c.Digest])
+	base := ""
+	if bases := c.Bases; c.Format == artifact.FormatVariants {
+		if n >= len(c.Variants) {
+			return fmt.Errorf("%w: %s has more variants than its metadata says", artifact.ErrPayload, c.URL)
+		}
+		if bases = c.Variants[n].Bases; len(bases) > 0 {
+			base = bases[0].URL
+		}
+	} else if len(bases) > 0 {
+		base = bases[0].URL
+	}
+	info.URLCurrent, info.SumCurrent = info.URLNew, info.SumNew
+	switch info.Kind {
+	case artifact.KindFull:
+		info.Variant = -1
+	case artifact.KindDelta:
+		info.Variant = n + 1
+	default:
+		return &Error{Text: fmt.Sprintf("%s is a %s", c.URL, info.Kind), Hint: "make the artifact with app-gen"}
+	}
+	path := filepath.Join(t.temp, "content")
+	defer os.Remove(path)
+	sum := sha256.New()
+	size, err := writeNew(path, func(f io.Writer) error {
+		w := artifact.NewImagesWriter(io.MultiWriter(f, sum))
+		if c.Format == artifact.FormatVariants && c.Variants[n].Shared {
+			if err := t.addShared(w, info); err != nil {
+				return err
+			}
+		}
+		if err := w.Add(info, info.Size, metered.Reader(ctx, content, nil)); err != nil {
+			return err
+		}
+		return w.Close()
+	})
+	if err != nil {
+		return err
+	}
+	file := File{Digest: digest.OfHash(sum), Size: size, URL: c.URL, Base: base}
+	if file.There, err = put(ctx, t.Place, path, file); err != nil {
+		return err
+	}
+	t.result.Files = append(t.result.Files, file)
+	t.made[c.Digest] = append(t.made[c.Digest], artifact.Content{Digest: file.Digest, Size: size})
+	return nil
+}
+
+// addShared adds what the variants of an image share.
+func (t *taker) addShared(w *artifact.ImagesWriter, info artifact.ImageInfo) error {
+	path := t.shared[info.Digest]
+	if path == "" {
+		return fmt.Errorf("%w: the variants of %s share content that is missing", artifact.ErrPayload, info.URLNew)
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	info.Kind, info.Variant = artifact.KindShared, 0
+	return w.Add(info, st.Size(), f)
+}
+
+// put copies a file into a place under its digest, unless it is there.
+func put(ctx context.Context, place, path string, f File) (there bool, err error) {
+	to := filepath.Join(place, f.Digest.Hex())
+	if err := check(ctx, to, f.Digest, f.Size); err == nil {
+		return true, nil
+	} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errOther) {
+		return false, err
+	}
+	from, err := os.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer from.Close()
+	if err := os.MkdirAll(place, 0o755); err != nil {
+		return false, &generator.WriteError{Err: err}
+	}
+	return false, generator.WriteFile(ctx, to, "", func(w io.Writer) error {
+		_, err := io.Copy(w, metered.Reader(ctx, from, nil))
+		return err
+	})
+}
+
+// errOther: a file has not the content that its name says.
+var errOther = errors.New("it is not what its name says")
+
+// check reads a file of a place to its end.
+func check(ctx context.Context, path string, want digest.Digest, size int64) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	sum := sha256.New()
+	n, err := io.Copy(sum, metered.Reader(ctx, io.LimitReader(f, size+1), nil))
+	if err != nil {
+		return err
+	}
+	if n != size || digest.OfHash(sum) != want {
+		return fmt.Errorf("%s: %w", path, errOther)
+	}
+	return nil
+}
+
+// spec describes the artifact that is left.
+func (t *taker) spec() (*mender.Spec, error) {
+	for i := range t.meta.Components {
+		if err := t.refer(&t.meta.Components[i]); err != nil {
+			return nil, err
+		}
+	}
+	t.meta.Version = artifact.VersionCurrent
+	for _, f := range []string{artifact.FeatureDelta, artifact.FeatureVariants, artifact.FeatureContent} {
+		if !slices.Contains(t.meta.Requires, f) {
+			t.meta.Requires = append(t.meta.Requires, f)
+		}
+	}
+	if slices.ContainsFunc(t.meta.Components, func(c artifact.Component) bool { return c.IsFile() }) && !slices.Contains(t.meta.Requires, artifact.FeatureFiles) {
+		t.meta.Requires = append(t.meta.Requires, artifact.FeatureFiles)
+	}
+	text, err := t.meta.Encode()
+	if err != nil {
+		return nil, err
+	}
+	h := t.header
+	return &mender.Spec{
+		Name: h.Name, Group: h.Group, DeviceTypes: h.DeviceTypes, DependsNames: h.DependsNames, DependsGroups: h.DependsGroups,
+		PayloadType: h.PayloadType, Provides: h.Provides, Depends: h.Depends, ClearsProvides: h.ClearsProvides, MetaData: text, Files: t.files,
+	}, nil
+}
+
+// refer makes a component say where its variants are. What an image that came in one form
+// takes on a device stays in the sizes of the artifact.
+func (t *taker) refer(c *artifact.Component) error {
+	if c.IsFile() {
+		return nil
+	}
+	made := t.made[c.Digest]
+	if c.Format != artifact.FormatVariants {
+		v := artifact.Variant{Format: c.Format, Bases: c.Bases, PayloadBytes: c.PayloadBytes}
+		c.Layers = slices.Clone(c.Layers)
+		for n, l := range c.Layers {
+			v.Layers = append(v.Layers, artifact.VariantLayer{Encoding: l.Encoding, Bytes: l.Bytes})
+			c.Layers[n].Encoding, c.Layers[n].Bytes = artifact.EncodingVariant, 0
+		}
+		if v.Layers == nil {
+			v.Layers = []artifact.VariantLayer{}
+		}
+		c.Format, c.Bases, c.Variants = artifact.FormatVariants, nil, []artifact.Variant{v}
+	}
+	if len(made) != len(c.Variants) {
+		return fmt.Errorf("%w: %s has %d variants, and the metadata says %d", artifact.ErrPayload, c.URL, len(made), len(c.Variants))
+	}
+	c.Variants = slices.Clone(c.Variants)
+	for n := range c.Variants {
+		c.Variants[n].Content = &made[n]
+	}
+	return nil
+}
+
+// Mirror copies the content of an artifact from one place to another. What is there stays.
+func Mirror(ctx context.Context, path, from, to string) (list []File, err error) {
+	meta, err := metadata(path)
+	if err != nil {
+		return nil, err
+	}
+	list = contentOf(meta)
+	source := func(f File) string { return filepath.Join(from, f.Digest.Hex()) }
+	for _, f := range list {
+		if err := check(ctx, source(f), f.Digest, f.Size); err != nil {
+			return nil, &Error{Text: fmt.Sprintf("content of %s: %v", f.URL, err), Hint: "make it again with app-gen by-reference"}
+		}
+	}
+	for i, f := range list {
+		if list[i].There, err = put(ctx, to, source(f), f); err != nil {
+			return nil, err
+		}
+	}
+	return list, nil
+}
+
+// metadata reads the metadata of an artifact whose images are not in it.
+func metadata(path string) (*artifact.Metadata, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	r, err := mender.NewReader(f, mender.ReadOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	meta, _, err := artifact.ParseMetadata(r.Header().MetaData)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if len(contentOf(meta)) == 0 {
+		return nil, &Error{Text: path + ": it needs no content: its images are in it", Hint: "app-gen by-reference takes them out"}
+	}
+	return meta, nil
+}
+
+// contentOf lists the content that an artifact refers to, each once.
+func contentOf(m *artifact.Metadata) (list []File) {
+	seen := map[image.Digest]bool{}
+	for _, c := range m.Components {
+		if seen[c.Digest] {
+			continue
+		}
+		seen[c.Digest] = true
+		for _, v := range c.Variants {
+			if v.Content == nil {
+				continue
+			}
+			f := File{Digest: v.Content.Digest, Size: v.Content.Size, URL: c.URL}
+			if len(v.Bases) > 0 {
+				f.Base = v.Bases[0].URL
+			}
+			list = append(list, f)
+		}
+	}
+	return list
+}

@@ -1,0 +1,241 @@
+// Package content fetches images that an artifact does not carry: files that are named
+// by their digests, from directories and web servers. No place is trusted: a file is
+// compared with its digest, and the next place is asked if it differs. What arrives over
+// a network goes on where it ended, after a cut connection and after a power cut.
+//
+// It must not know what the files are good for.
+package content
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/artifact/input"
+	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/modules/client/download"
+	"github.com/mender-app/mender-app/store/durable"
+)
+
+// ErrNowhere: no place has the content.
+var ErrNowhere = errors.New("no place has it")
+
+// errOther: what a place has is something else.
+var errOther = errors.New("it is not what its name says")
+
+// Fetcher fetches content.
+type Fetcher struct {
+	// Dir is a private directory, which outlives a restart. It has what is being fetched
+	// and what was fetched last.
+	Dir string
+	// Mirrors are directories, and URLs below which content lies. They are asked first, in
+	// this order. Sources are URLs that are asked after them.
+	Mirrors, Sources []string
+	// Room returns an error if the file system of Dir lacks space for more bytes.
+	Room func(bytes int64) error
+	// Transport makes the requests; nil: that of package download.
+	Transport http.RoundTripper
+	// Attempts is how often a place in a row may fail before the next is asked; it is
+	// asked again, with more patience, after all others. 0 is 2.
+	Attempts int
+	Log      func(line string)
+}
+
+// The file and the directory of a download in Fetcher.Dir.
+const (
+	fetched = "content"
+	partial = "download"
+)
+
+// patience is how often each place is asked in the second round.
+const patience = 6
+
+// Fetch returns the path of a file with the digest. It lies in a directory that a mirror
+// names, or in Dir, until the next call with another digest.
+func (f *Fetcher) Fetch(ctx context.Context, want digest.Digest, size int64) (path string, err error) {
+	if err := durable.PrivateDir(f.Dir); err != nil {
+		return "", err
+	}
+	own := filepath.Join(f.Dir, want.Hex())
+	if err := f.keep(want); err != nil {
+		return "", err
+	}
+	if err := durable.PrivateDir(own); err != nil {
+		return "", err
+	}
+	kept := filepath.Join(own, fetched)
+	if same(ctx, kept, want, size) == nil {
+		return kept, nil
+	}
+	if err := durable.Remove(kept); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return "", err
+	}
+	places := append(append([]string{}, f.Mirrors...), f.Sources...)
+	if len(places) == 0 {
+		return "", fmt.Errorf("%w: neither the artifact nor content_mirrors names a place", ErrNowhere)
+	}
+	attempts := f.Attempts
+	if attempts == 0 {
+		attempts = 2
+	}
+	var failed []error
+	for _, tries := range []int{attempts, max(attempts, patience)} {
+		failed = nil
+		again := false
+		for _, place := range places {
+			path, retry, err := f.from(ctx, place, want, size, tries)
+			if err == nil {
+				return path, nil
+			}
+			if ctx.Err() != nil {
+				return "", context.Cause(ctx)
+			}
+			f.Log(fmt.Sprintf("%s: %v", place, err))
+			again = again || retry
+			failed = append(failed, fmt.Errorf("%s: %w", place, err))
+		}
+		if !again {
+			break
+		}
+	}
+	return "", fmt.Errorf("%w: %w", ErrNowhere, errors.Join(failed...))
+}
+
+// keep removes everything but what was fetched of one digest.
+func (f *Fetcher) keep(want digest.Digest) error {
+	entries, err := os.ReadDir(f.Dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		if e.Name() != want.Hex() {
+			if err := os.RemoveAll(filepath.Join(f.Dir, e.Name())); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// from asks one place. retry says that it may have the content another time.
+func (f *Fetcher) from(ctx context.Context, place string, want digest.Digest, size int64, attempts int) (path string, retry bool, err error) {
+	if filepath.IsAbs(place) {
+		path = filepath.Join(place, want.Hex())
+		return path, false, same(ctx, path, want, size)
+	}
+	own := filepath.Join(f.Dir, want.Hex())
+	o := download.Defaults()
+	o.Dir, o.PlainHTTP, o.Attempts, o.Room, o.Transport, o.Log = filepath.Join(own, partial), true, attempts, f.Room, f.Transport, f.Log
+	if attempts < patience {
+		o.Patience = 20 * time.Second
+	}
+	d, err := download.Open(ctx, strings.TrimSuffix(place, "/")+"/"+want.Hex(), o)
+	if err != nil {
+		return "", errors.Is(err, download.ErrFailed), err
+	}
+	err = read(d, want, size)
+	switch {
+	case errors.Is(err, download.ErrFailed), err != nil && ctx.Err() != nil:
+		return "", true, errors.Join(err, d.Close()) // what has arrived stays
+	case err != nil:
+		return "", false, errors.Join(err, d.Discard())
+	}
+	path = filepath.Join(own, fetched)
+	return path, false, errors.Join(d.Move(path), d.Discard())
+}
+
+// read reads a download to its end and compares it.
+func read(d *download.Download, want digest.Digest, size int64) error {
+	if n := d.Size(); n >= 0 && n != size {
+		return fmt.Errorf("%w: it has %d bytes, not %d", errOther, n, size)
+	}
+	sum := sha256.New()
+	n, err := io.Copy(sum, io.LimitReader(d, size+1))
+	if err != nil {
+		return err
+	}
+	if n != size || digest.OfHash(sum) != want {
+		return errOther
+	}
+	return nil
+}
+
+// same returns an error unless a file has the content.
+func same(ctx context.Context, path string, want digest.Digest, size int64) error {
+	file, err := input.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	n, err := io.Copy(sum, metered.Reader(ctx, io.LimitReader(file, size+1), nil))
+	if err != nil {
+		return err
+	}
+	if n != size || digest.OfHash(sum) != want {
+		return errOther
+	}
+	return nil
+}
+
+// Transport makes requests that trust the certificates of a file in PEM beside those of
+// the system, and that show a token to servers below the mirrors alone. Both files may
+// be "".
+func Transport(caFile, tokenFile string, mirrors []string) (http.RoundTripper, error) {
+	if caFile == "" && tokenFile == "" {
+		return nil, nil
+	}
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.DisableCompression, t.MaxResponseHeaderBytes = true, 64<<10
+	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if caFile != "" {
+		pool, err := x509.SystemCertPool()
+		if err != nil {
+			return nil, err
+		}
+		text, err := input.Read(caFile, 1<<20)
+		if err != nil {
+			return nil, err
+		}
+		if !pool.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%s has no certificate in PEM", caFile)
+		}
+		t.TLSClientConfig.RootCAs = pool
+	}
+	if tokenFile == "" {
+		return t, nil
+	}
+	token, err := input.Read(tokenFile, 64<<10)
+	if err != nil {
+		return nil, err
+	}
+	return &bearer{t, strings.TrimSpace(string(token)), mirrors}, nil
+}
+
+// bearer shows a token to the servers of the mirrors, over TLS alone.
+type bearer struct {
+	next    http.RoundTripper
+	token   string
+	mirrors []string
+}
+
+func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
+	for _, m := range b.mirrors {
+		if r.URL.Scheme == "https" && strings.HasPrefix(r.URL.String(), strings.TrimSuffix(m, "/")+"/") {
+			r = r.Clone(r.Context())
+			r.Header.Set("Authorization", "Bearer "+b.token)
+			break
+		}
+	}
+	return b.next.RoundTrip(r)
+}
