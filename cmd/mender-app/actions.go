@@ -56,8 +56,11 @@ func userName(uid uint32) string {
 
 // runCommand runs a command of this program for an action. What it says goes to log.
 func runCommand(ctx context.Context, program string, c serve.Command, log *slog.Logger) (ran serve.Ran, err error) {
-	log.Info("action", "command", strings.Join(c.Args(), " "), "user", c.User)
+	log.Info("action", "command", strings.Join(c.Args(), " "), "source", c.Source, "user", c.User)
 	cmd := exec.Command(program, c.Args()...)
+	if c.Source != "" {
+		cmd.Stdin = strings.NewReader(c.Source.Reveal() + "\n")
+	}
 	for _, kv := range os.Environ() {
 		// What systemd gives to this service is not for the command, and with
 		// INVOCATION_ID the history would say that a unit asked.

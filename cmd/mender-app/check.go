@@ -47,7 +47,7 @@ Of a URL only the head of the artifact is read, so the manifests are not checked
   mender-app check --staged shop 2`,
 		Args: args(o.staged.Args()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, err := o.staged.File(p.config, args)
+			from, err := o.staged.File(p.config, p.stdin, args)
 			if err != nil {
 				return err
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
@@ -104,13 +105,13 @@ func knownCommand(root *cobra.Command, args []string) error {
 	switch {
 	case hint != "":
 	case strings.HasSuffix(args[0], ".mender"), download.IsURL(args[0]):
-		hint = "mender-app install " + args[0]
+		hint = "mender-app install " + input.Source(args[0]).String()
 	case isApplication(args[0]):
 		hint = "mender-app status " + args[0]
 	default:
 		hint = usage.MeantCommand(root, args[0])
 	}
-	return wrongUsage(root, fmt.Errorf("unknown command %q", args[0]), hint)
+	return wrongUsage(root, fmt.Errorf("unknown command %q", input.Source(args[0])), hint)
 }
 
 // isApplication reports whether an application of the store has this name.

@@ -7,7 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 
+	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/mender-app/mender-app/artifact/input"
@@ -23,6 +25,44 @@ type artifactOpener struct {
 	Config *device.Config
 	Log    *slog.Logger
 	Stdin  io.Reader
+}
+
+// sourceOption is the option --source-stdin: others see the arguments of a program, and a
+// URL may have a password or a token.
+type sourceOption struct{ stdin bool }
+
+// Flag adds the option.
+func (o *sourceOption) Flag(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&o.stdin, "source-stdin", false, "read FILE or URL from standard input, where nobody else sees a password in it")
+}
+
+// Args checks the number of arguments.
+func (o *sourceOption) Args() cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if o.stdin {
+			return cobra.NoArgs(cmd, args)
+		}
+		return cobra.ExactArgs(1)(cmd, args)
+	}
+}
+
+// maxSource bounds a source on standard input, in bytes.
+const maxSource = 4 << 10
+
+// Read returns the source: the argument, or the line on standard input.
+func (o *sourceOption) Read(stdin io.Reader, args []string) (string, error) {
+	if !o.stdin {
+		return args[0], nil
+	}
+	text, err := io.ReadAll(io.LimitReader(stdin, maxSource+1))
+	if err != nil {
+		return "", fmt.Errorf("standard input: %w", err)
+	}
+	line := strings.TrimRight(string(text), "\r\n")
+	if line == "" || line == "-" || len(text) > maxSource || strings.ContainsAny(line, "\r\n\x00") {
+		return "", fmt.Errorf("%w: standard input is not one line with a file or a URL", device.ErrUsage)
+	}
+	return line, nil
 }
 
 // artifactInput is what an artifact is read from.

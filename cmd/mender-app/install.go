@@ -61,7 +61,7 @@ is loaded. --force overrides its downgrades.allow = false, and no other rule.`,
   mender-app install --staged shop`,
 		Args: args(o.staged.Args()),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			from, err := o.staged.File(p.config, args)
+			from, err := o.staged.File(p.config, p.stdin, args)
 			if err != nil {
 				return err
 			}

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
@@ -171,4 +173,94 @@ func TestServeActions(t *testing.T) {
 	}
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, cmd.Wait())
+}
+
+// The user, password and token of a source are in no list of processes, log, answer, metric
+// or file, while the command works and afterwards.
+func TestSecretsOfSources(t *testing.T) {
+	d, err := devicetest.NewDevice(t.TempDir())
+	require.NoError(t, err)
+	site, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	connected := make(chan net.Conn, 100)
+	go func() {
+		for {
+			c, err := site.Accept()
+			if err != nil {
+				return
+			}
+			connected <- c // it never answers
+		}
+	}()
+	source := "https://canary-user:canary-password@" + site.Addr().String() + "/shop.mender?token=canary-token"
+	socket := filepath.Join(d.Dir, "s")
+	cmd := d.Command("mender-app", "serve", "--socket", socket, "--allow-actions")
+	logged := filepath.Join(t.TempDir(), "log")
+	log, err := os.Create(logged)
+	require.NoError(t, err)
+	cmd.Stderr = log
+	require.NoError(t, cmd.Start())
+	t.Cleanup(func() { _ = cmd.Process.Kill() })
+	require.Eventually(t, func() bool { _, err := os.Stat(socket); return err == nil }, time.Minute, 10*time.Millisecond)
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}
+	body, err := json.Marshal(map[string]string{"source": source})
+	require.NoError(t, err)
+	var seen strings.Builder // whatever anybody can see
+	for _, path := range []string{"/v1/stage", "/v1/check"} {
+		answered := make(chan string, 1)
+		go func() {
+			r, err := client.Post("http://localhost"+path, "application/json", bytes.NewReader(body))
+			if err != nil {
+				answered <- err.Error()
+				return
+			}
+			defer r.Body.Close()
+			text, _ := io.ReadAll(r.Body)
+			answered <- string(text)
+		}()
+		c := <-connected // the command is at work
+		for _, file := range []string{"cmdline", "environ"} {
+			names, err := filepath.Glob("/proc/[0-9]*/" + file)
+			require.NoError(t, err)
+			for _, name := range names {
+				text, _ := os.ReadFile(name) // a process may be gone, or another user's
+				require.NotContains(t, string(text), "canary", name)
+			}
+		}
+		seen.WriteString(<-answered)
+		require.NoError(t, c.Close())
+	}
+	require.NoError(t, site.Close())
+	for _, path := range []string{"/v1/actions", "/metrics", "/v1/apps"} {
+		r, err := client.Get("http://localhost" + path)
+		require.NoError(t, err)
+		text, err := io.ReadAll(r.Body)
+		require.NoError(t, err)
+		require.NoError(t, r.Body.Close())
+		seen.Write(text)
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	_ = cmd.Wait() // a command was at work
+	require.NoError(t, log.Close())
+	text, err := os.ReadFile(logged)
+	require.NoError(t, err)
+	require.Contains(t, string(text), "/shop.mender")
+	seen.Write(text)
+	for _, args := range [][]string{
+		{"stage", source, "more"}, {"check", "https://canary:canary@ex ample.com/"}, {source}, {"history"}, {"metrics"}, {"--json", "status"}} {
+		stdout, stderr, _ := d.Run(nil, "mender-app", args...)
+		seen.WriteString(stdout + stderr)
+	}
+	require.NotContains(t, seen.String(), "canary")
+	require.NoError(t, filepath.WalkDir(d.Dir, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || !e.Type().IsRegular() {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		require.NotContains(t, string(text), "canary", name)
+		return nil
+	}))
 }

@@ -24,6 +24,7 @@ import (
 
 func (p *program) stageCommand() *cobra.Command {
 	var o stageOptions
+	var source sourceOption
 	cmd := &cobra.Command{
 		Use:   "stage FILE|URL",
 		Short: "Put an artifact onto this device, to be installed later",
@@ -46,9 +47,13 @@ mender-app.conf, and staging_free_mib stay free on the file system. To make room
 artifacts that have been staged longest are removed. A download that was interrupted goes on with the same
 command. While another call uses the store, stage exits with 75.`,
 		Example: "  mender-app stage shop-2.mender\n  mender-app stage --load https://example.com/shop-2.mender",
-		Args:    cobra.ExactArgs(1),
+		Args:    source.Args(),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			one, dropped, err := p.stage(cmd.Context(), args[0], o)
+			from, err := source.Read(p.stdin, args)
+			if err != nil {
+				return err
+			}
+			one, dropped, err := p.stage(cmd.Context(), from, o)
 			for _, x := range dropped {
 				p.log.Warn("removed to make room", "artifact", x.ArtifactName, "app", x.Application)
 			}
@@ -69,6 +74,7 @@ command. While another call uses the store, stage exits with 75.`,
 		},
 	}
 	o.Flags(cmd.Flags())
+	source.Flag(cmd)
 	cmd.Flags().BoolVar(&o.load, "load", false, "also load its images beside what runs")
 	return cmd
 }
@@ -286,11 +292,15 @@ While another call uses the store, unstage exits with 75.`,
 }
 
 // stagedChoice is the option --staged of install and check.
-type stagedChoice struct{ staged bool }
+type stagedChoice struct {
+	staged bool
+	source sourceOption
+}
 
 // Flag adds the option.
 func (c *stagedChoice) Flag(cmd *cobra.Command, verb string) {
 	cmd.Flags().BoolVar(&c.staged, "staged", false, verb+" the staged artifact of APP: its newest, or VERSION")
+	c.source.Flag(cmd)
 }
 
 // completeStaged completes what is staged for a command with --staged: an application, and then
@@ -320,17 +330,20 @@ func completeStaged(files cobra.CompletionFunc) cobra.CompletionFunc {
 // Args checks the number of arguments.
 func (c *stagedChoice) Args() cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
+		if c.staged && c.source.stdin {
+			return errors.New("give either --staged or --source-stdin")
+		}
 		if c.staged {
 			return cobra.RangeArgs(1, 2)(cmd, args)
 		}
-		return cobra.ExactArgs(1)(cmd, args)
+		return c.source.Args()(cmd, args)
 	}
 }
 
 // File is the file that the arguments of install and check mean.
-func (c *stagedChoice) File(config *device.Config, args []string) (string, error) {
+func (c *stagedChoice) File(config *device.Config, stdin io.Reader, args []string) (string, error) {
 	if !c.staged {
-		return args[0], nil
+		return c.source.Read(stdin, args)
 	}
 	list, err := config.StagingArea().List()
 	if err != nil {

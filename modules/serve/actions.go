@@ -20,6 +20,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/artifact/strictjson"
 )
@@ -55,13 +56,13 @@ type Action struct {
 // Order is the body of a request for an action. A field that the action does not use is
 // refused.
 type Order struct {
-	Release string `json:"release,omitempty"` // of rollback: RELEASE of mender-app rollback APP RELEASE
-	Source  string `json:"source,omitempty"`  // of stage and check: an artifact's URL, or its absolute path on the device
-	Load    bool   `json:"load,omitempty"`    // of stage: also load its images
-	Staged  string `json:"staged,omitempty"`  // of check: an application, instead of a source
-	Version string `json:"version,omitempty"` // of check: of the staged artifact
-	Reason  string `json:"reason,omitempty"`  // of hold and unhold
-	For     string `json:"for,omitempty"`     // of hold: how long, such as 2h30m
+	Release string       `json:"release,omitempty"` // of rollback: RELEASE of mender-app rollback APP RELEASE
+	Source  input.Source `json:"source,omitempty"`  // of stage and check: an artifact's URL, or its absolute path on the device
+	Load    bool         `json:"load,omitempty"`    // of stage: also load its images
+	Staged  string       `json:"staged,omitempty"`  // of check: an application, instead of a source
+	Version string       `json:"version,omitempty"` // of check: of the staged artifact
+	Reason  string       `json:"reason,omitempty"`  // of hold and unhold
+	For     string       `json:"for,omitempty"`     // of hold: how long, such as 2h30m
 }
 
 // texts are the fields with texts, by their names.
@@ -82,11 +83,18 @@ type Command struct {
 	Options []string
 	Words   []string // what comes from the request; none of them is an option
 	User    string   // on whose behalf; "" if unknown
+	// Source is what the command reads from standard input, with --source-stdin: everybody
+	// on the device sees the arguments of a program. "": nothing.
+	Source input.Source
 }
 
 // Args are the arguments of the command, with JSON as its output.
 func (c Command) Args() []string {
-	return slices.Concat([]string{c.Verb, "--json"}, c.Options, []string{"--"}, c.Words)
+	options := c.Options
+	if c.Source != "" {
+		options = append(slices.Clone(options), "--source-stdin")
+	}
+	return slices.Concat([]string{c.Verb, "--json"}, options, []string{"--"}, c.Words)
 }
 
 // Ran is the result of a command.
@@ -141,7 +149,7 @@ func deeds() []deed {
 		{"/v1/apps/{app}/" + abort, "End an open update and go back to the previous release, as mender-app abort APP does", nil, actionLimit, onApp(abort)},
 		{"/v1/stage", "Put an artifact onto the device, as mender-app stage does", []string{"source", "load"}, actionLimit,
 			func(_ string, o Order) (Command, error) {
-				c := Command{Verb: "stage", Words: []string{o.Source}}
+				c := Command{Verb: "stage", Source: o.Source}
 				if o.Load {
 					c.Options = []string{"--load"}
 				}
@@ -169,11 +177,12 @@ func given(prefix, text string) []string {
 
 // checkSource refuses what is neither a URL nor the absolute path of a file. The command
 // looks again when it has opened the file: the path may lead to something else by then.
-func checkSource(source string) error {
-	if strings.HasPrefix(source, "https://") || strings.HasPrefix(source, "http://") {
+func checkSource(source input.Source) error {
+	path := source.Reveal()
+	if strings.HasPrefix(path, "https://") || strings.HasPrefix(path, "http://") {
 		return nil
 	}
-	if st, err := os.Stat(source); !filepath.IsAbs(source) || err != nil || !st.Mode().IsRegular() {
+	if st, err := os.Stat(path); !filepath.IsAbs(path) || err != nil || !st.Mode().IsRegular() {
 		return errors.New("source is neither a URL nor the absolute path of a file")
 	}
 	return nil
@@ -187,7 +196,7 @@ func checkCommand(_ string, o Order) (Command, error) {
 	case o.Source != "" && o.Version != "":
 		return c, errors.New("version goes with staged")
 	case o.Source != "":
-		c.Words = []string{o.Source}
+		c.Source = o.Source
 		return c, checkSource(o.Source)
 	}
 	c.Options, c.Words = []string{"--staged=" + o.Staged}, given("", o.Version)

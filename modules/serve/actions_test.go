@@ -95,11 +95,11 @@ func TestActions(t *testing.T) {
 		{"/v1/apps/shop/rollback", `{}`, "rollback --json -- shop"},
 		{"/v1/apps/shop/rollback", `{"release":"1"}`, "rollback --json -- shop 1"},
 		{"/v1/apps/shop/abort", `{}`, "abort --json -- shop"},
-		{"/v1/stage", `{"source":"https://example.com/a b.mender"}`, "stage --json -- https://example.com/a b.mender"},
-		{"/v1/stage", `{"source":"` + file + `"}`, "stage --json -- " + file},
-		{"/v1/stage", `{"source":"` + file + `","load":true}`, "stage --json --load -- " + file},
-		{"/v1/stage", `{"source":"` + file + `","load":false}`, "stage --json -- " + file},
-		{"/v1/check", `{"source":"https://example.com/a"}`, "check --json -- https://example.com/a"},
+		{"/v1/stage", `{"source":"https://example.com/a b.mender"}`, "stage --json --source-stdin -- < https://example.com/a b.mender"},
+		{"/v1/stage", `{"source":"` + file + `"}`, "stage --json --source-stdin -- < " + file},
+		{"/v1/stage", `{"source":"` + file + `","load":true}`, "stage --json --load --source-stdin -- < " + file},
+		{"/v1/stage", `{"source":"` + file + `","load":false}`, "stage --json --source-stdin -- < " + file},
+		{"/v1/check", `{"source":"https://example.com/a"}`, "check --json --source-stdin -- < https://example.com/a"},
 		{"/v1/check", `{"staged":"shop","version":"2"}`, "check --json --staged=shop -- 2"},
 		{"/v1/hold", `{"reason":"a film","for":"2h"}`, "hold --json --reason=a film --for=2h --"},
 		{"/v1/unhold", `{"reason":"a film"}`, "unhold --json --reason=a film --"},
@@ -108,7 +108,11 @@ func TestActions(t *testing.T) {
 		status, body := post(t, socket, one.path, one.body)
 		require.Equal(t, 200, status, body)
 		last := c.list[len(c.list)-1]
-		require.Equal(t, one.args, strings.Join(last.Args(), " "))
+		args := strings.Join(last.Args(), " ")
+		if last.Source != "" {
+			args += " < " + last.Source.Reveal()
+		}
+		require.Equal(t, one.args, args)
 		require.Equal(t, "anna", last.User)
 		var a Action
 		require.NoError(t, json.Unmarshal([]byte(body), &a))

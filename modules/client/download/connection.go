@@ -42,6 +42,7 @@ func newClient(o Options) *http.Client {
 		if via[0].URL.Scheme == "https" && r.URL.Scheme != "https" {
 			return final("the server redirects to %s, which is not encrypted", r.URL.Scheme)
 		}
+		r.Header.Del("Referer") // it has the query of the first URL, where a token may be
 		return nil
 	}}
 }

@@ -32,6 +32,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/store/durable"
 )
 
@@ -143,10 +144,7 @@ func Open(ctx context.Context, rawURL string, o Options) (*Download, error) {
 }
 
 // IsURL reports whether an argument is a URL and not the name of a file.
-func IsURL(s string) bool {
-	u, err := url.Parse(s)
-	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http")
-}
+func IsURL(s string) bool { return input.Source(s).IsURL() }
 
 func parse(s string, plain bool) (*url.URL, error) {
 	u, err := url.Parse(s)
@@ -163,9 +161,7 @@ func parse(s string, plain bool) (*url.URL, error) {
 }
 
 // shown returns a URL without its possible secrets: user, password and query.
-func shown(u *url.URL) string {
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: u.Path}).String()
-}
+func shown(u *url.URL) string { return input.Source(u.String()).String() }
 
 // open opens the file, with the part that an earlier download of the same URL left.
 func (d *Download) open() error {

@@ -395,6 +395,37 @@ func TestSecretsOfURL(t *testing.T) {
 	require.EqualValues(t, 0o700, st.Mode().Perm())
 }
 
+// A server that is redirected to learns nothing of the first URL: neither its user and
+// password nor, as Referer, its token.
+func TestRedirectKeepsSecrets(t *testing.T) {
+	s, other := newSite(t, 1000), newSite(t, 1000)
+	other.file = s.file
+	var heads []http.Header
+	other.fault = func(_ int, _ http.ResponseWriter, r *http.Request) bool {
+		heads = append(heads, r.Header.Clone())
+		return false
+	}
+	s.fault = func(_ int, w http.ResponseWriter, r *http.Request) bool {
+		_, password, _ := r.BasicAuth()
+		require.Equal(t, "hunter2", password)
+		http.SetCookie(w, &http.Cookie{Name: "session", Value: "hunter4"})
+		http.Redirect(w, r, other.URL+"/elsewhere", http.StatusFound)
+		return true
+	}
+	d, err := Open(t.Context(), strings.Replace(s.URL, "https://", "https://u:hunter2@", 1)+"/a?token=hunter3", s.options(t, t.TempDir()))
+	require.NoError(t, err)
+	_, err = io.ReadAll(d)
+	require.NoError(t, err)
+	require.NoError(t, d.Close())
+	require.Len(t, heads, 1)
+	for name, values := range heads[0] {
+		require.NotContains(t, strings.Join(values, " "), "hunter", name)
+	}
+	for _, name := range []string{"Authorization", "Cookie", "Referer"} {
+		require.Empty(t, heads[0].Get(name), name)
+	}
+}
+
 func TestNoRoom(t *testing.T) {
 	s := newSite(t, 100_000)
 	o := s.options(t, t.TempDir())
