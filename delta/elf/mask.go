@@ -80,6 +80,9 @@ func Mask(b []byte, mode Mode) []byte {
 			}
 		case classData, classPointers:
 			m.pointers(lo, hi)
+			if s.class == classData {
+				m.jumps(s)
+			}
 		}
 	}
 	// findfunctab is predicted wherever it is matched with any old bytes, so all
