@@ -73,7 +73,12 @@ func TestInstall(t *testing.T) {
 			want: []string{app, scripts + "systemd"},
 			none: []string{scripts + "deb", scripts + "python"},
 		},
-		"sub-module unknown":       {args: []string{"install", "FROM=" + full, "SUBMODULES=deb shop"}, said: "there is no sub-module shop"},
+		"sub-module unknown": {args: []string{"install", "FROM=" + full, "SUBMODULES=deb shop"}, said: "there is no sub-module shop"},
+		"sub-modules alone": {
+			args: []string{"install", "FROM=" + full, "PROGRAMS=", "SUBMODULES=deb systemd python"},
+			want: []string{"usr/share/mender/app-modules/v1/systemd", "usr/share/doc/mender-app/LICENSE"},
+			none: []string{app, compose, kube, client, host, test, script, "etc/mender/mender-app.conf"},
+		},
 		"an interface without app": {args: []string{"install", "FROM=" + full, "PROGRAMS=mender-app", "ORCHESTRATOR=yes"}, said: "COMPOSE_MODULE and ORCHESTRATOR need the program app"},
 		"no directory":             {args: []string{"install", "FROM=/nonexist"}, said: "there is no directory /nonexist"},
 		"program missing":          {args: []string{"install-device", "FROM=" + part}, said: part + " has no docker-compose"},

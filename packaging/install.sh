@@ -70,7 +70,7 @@ chosen() {
 }
 
 # Install nothing if something is missing.
-programs=${programs:-app docker-compose mender-app app-gen app-conformance}
+programs=${programs-app docker-compose mender-app app-gen app-conformance}
 for program in $programs; do
 	case " $places" in
 	*" $program:"*) ;;

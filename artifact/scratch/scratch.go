@@ -163,7 +163,7 @@ func look(dir *os.File, base string) (uid int, claimed bool, err error) {
 	if err != nil {
 		return 0, false, err
 	}
-	defer unix.Close(fd)
+	defer func() { _ = unix.Close(fd) }()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
 		return 0, false, err

@@ -18,6 +18,7 @@ import (
 	"github.com/sirupsen/logrus"
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
@@ -45,6 +46,8 @@ func run(args []string) int {
 	defer stop()
 	root := rootCommand()
 	root.SetArgs(meant(root, args))
+	root.SetOut(clip.TextWriter(os.Stdout)) // what artifacts and projects say may be there
+	root.SetErr(clip.TextWriter(os.Stderr))
 	err := root.ExecuteContext(ctx)
 	if err == nil {
 		return 0
@@ -55,7 +58,7 @@ func run(args []string) int {
 	if usage.AsksJSON(args) {
 		usage.PrintJSON(os.Stderr, err.Error(), hintOf(err), exitCode(err))
 	} else {
-		printError(os.Stderr, err)
+		printError(clip.TextWriter(os.Stderr), err)
 	}
 	return exitCode(err)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/cmd/internal/table"
@@ -79,7 +80,7 @@ func (f *genFlags) report(c *cobra.Command, targets []*target) error {
 }
 
 func printJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(clip.JSONWriter(w))
 	e.SetIndent("", "  ")
 	return e.Encode(v)
 }

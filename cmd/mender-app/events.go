@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/view"
 )
@@ -68,7 +69,7 @@ func (p *program) events(ctx context.Context, names []string, tail int, follow b
 		}
 	}
 	fresh = fresh[max(0, len(fresh)-tail):]
-	enc := json.NewEncoder(p.stdout)
+	enc := json.NewEncoder(clip.JSONWriter(p.stdout))
 	enc.SetEscapeHTML(false)
 	for {
 		for _, e := range fresh {

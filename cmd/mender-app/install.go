@@ -487,6 +487,9 @@ func (p *program) resume(ctx context.Context) error {
 		}
 		results = append(results, result{Application: r.App, Was: was, Now: now})
 	}
+	if err := endPreset(ctx, p.engine()); err != nil {
+		failed = errors.Join(failed, fmt.Errorf("what an interrupted restore had set: %w", err))
+	}
 	if ended && failed == nil && driver != "" && !p.leftFailed() {
 		// A rollback that had failed has succeeded now.
 		if err := recorded.Settled(); err != nil {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/modules/view"
@@ -100,7 +101,7 @@ func (p *program) deploymentLog(app, number, step string, times bool) error {
 	if err != nil {
 		return err
 	}
-	enc := json.NewEncoder(p.stdout)
+	enc := json.NewEncoder(clip.JSONWriter(p.stdout))
 	enc.SetEscapeHTML(false)
 	err = p.config.OpenStore().DeploymentLog(app, n, func(l store.LogEntry) error {
 		switch {
@@ -128,7 +129,7 @@ func (p *program) deploymentLog(app, number, step string, times bool) error {
 // logPrinter returns what prints a line of a log.
 func (p *program) logPrinter(times bool) func(submodules.LogLine) error {
 	if p.json {
-		enc := json.NewEncoder(p.stdout)
+		enc := json.NewEncoder(clip.JSONWriter(p.stdout))
 		enc.SetEscapeHTML(false)
 		return func(l submodules.LogLine) error { return enc.Encode(l) }
 	}

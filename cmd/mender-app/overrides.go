@@ -7,7 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/submodules"
@@ -114,7 +116,7 @@ func (p *program) showOverrides(cmd *cobra.Command, app string, combined bool) e
 		if p.json {
 			return p.printResult(map[string]any{"application": app, "combined": string(text)}, "")
 		}
-		_, err = p.stdout.Write(text)
+		_, err = p.forReader().Write(text)
 		return err
 	}
 	layers, bad := p.viewer().Overrides(a)
@@ -133,7 +135,7 @@ func (p *program) showOverrides(cmd *cobra.Command, app string, combined bool) e
 		if i > 0 {
 			fmt.Fprintln(p.stdout, "---")
 		}
-		fmt.Fprintf(p.stdout, "# %s\n%s", l.Name, l.Text)
+		fmt.Fprintf(p.forReader(), "# %s\n%s", l.Name, l.Text)
 		if l.Text != "" && l.Text[len(l.Text)-1] != '\n' {
 			fmt.Fprintln(p.stdout)
 		}
@@ -142,4 +144,12 @@ func (p *program) showOverrides(cmd *cobra.Command, app string, combined bool) e
 		fmt.Fprintf(p.stdout, "# %s has no overrides\n", app)
 	}
 	return bad
+}
+
+// forReader is standard output for a text of others, which is as it was written in a pipe.
+func (p *program) forReader() io.Writer {
+	if table.IsTerminal(p.stdout) {
+		return clip.TextWriter(p.stdout)
+	}
+	return p.stdout
 }

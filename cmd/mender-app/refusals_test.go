@@ -80,6 +80,8 @@ func TestRefusalsChangeNothing(t *testing.T) {
 	// A backup of another device, where the type is another one.
 	mustRun(t, d, "install", "--commit", "shop.mender")
 	mustRun(t, d, "install", "--commit", "till.mender")
+	write("kiosk.mender", devicetest.Artifact{Name: "kiosk-1", App: "kiosk", Compose: "kiosk", Type: "binary", Policy: "[[depends]]\nname = \"till\"\n"})
+	mustRun(t, d, "install", "--commit", "kiosk.mender")
 	mustRun(t, d, "values", "set", "LANGUAGE=evil", "PATH_X=/evil")
 	mustRun(t, d, "values", "set", "--app", "shop", "SHOPV=1")
 	mustRun(t, d, "backup", "all.backup")
@@ -88,6 +90,7 @@ func TestRefusalsChangeNothing(t *testing.T) {
 	for _, name := range []string{"LANGUAGE", "PATH_X"} {
 		mustRun(t, d, "values", "unset", name)
 	}
+	mustRun(t, d, "stop", "till")
 	types := filepath.Join(d.Dir, "device_type")
 	conf := filepath.Join(d.Dir, "app.conf")
 	settings, err := os.ReadFile(conf)
@@ -104,6 +107,11 @@ func TestRefusalsChangeNothing(t *testing.T) {
 		{"the platform", "", "", []string{"install", "platform.mender"}},
 		{"an application that is missing", "", "", []string{"install", "needs.mender"}},
 		{"what is not provided", "", "", []string{"install", "provides.mender"}},
+		{"the platform", "", "", []string{"check", "platform.mender"}},
+		{"an application that is missing", "", "", []string{"check", "needs.mender"}},
+		{"what is not provided", "", "", []string{"check", "provides.mender"}},
+		{"an application that is needed", "", "", []string{"purge", "till"}},
+		{"an application that is needed, with its data", "", "", []string{"purge", "--data", "till"}},
 		{"the signature", "", strict, []string{"install", "v1.mender"}},
 		{"the signature", "", strict, []string{"stage", "v1.mender"}},
 		{"the signature", "", strict, []string{"restore", "all.backup", "shop"}},

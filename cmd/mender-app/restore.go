@@ -257,7 +257,7 @@ func (p *program) restoreApps(ctx context.Context, from *restoring, names []stri
 }
 
 // app restores the application whose artifact is the current member. What is set before the
-// installation is taken back if that fails.
+// installation is taken back if that fails, after a kill too.
 func (from *restoring) app(ctx context.Context, s *backup.Settings) (err error) {
 	reader, err := mender.NewReader(from.r, mender.ReadOptions{})
 	if err != nil {
@@ -266,29 +266,35 @@ func (from *restoring) app(ctx context.Context, s *backup.Settings) (err error) 
 	if err := from.check(ctx, reader.Header()); err != nil {
 		return err
 	}
-	var back []func(context.Context) error
-	defer func() {
-		if a, there := from.e.Store.App(s.Application); err == nil || there == nil && a.Current != "" {
-			return
-		}
-		for _, undo := range slices.Backward(back) {
-			err = errors.Join(err, undo(context.WithoutCancel(ctx)))
-		}
-	}()
-	for _, set := range []struct {
-		app    string
-		values map[string]string
-	}{{"", from.forAll}, {s.Application, s.Values}} {
-		undo, err := from.setValues(ctx, set.app, set.values)
-		back = append(back, undo)
-		if err != nil {
+	if err := endPreset(ctx, from.e); err != nil { // of one that was killed
+		return err
+	}
+	set := &preset{Application: s.Application, Values: map[string]valuesBefore{}}
+	defer func() { err = errors.Join(err, endPreset(context.WithoutCancel(ctx), from.e)) }()
+	values := map[string]map[string]string{"": from.forAll, s.Application: s.Values}
+	for app, list := range values {
+		if set.Values[app], err = before(from.e, app, list); err != nil {
 			return err
 		}
 	}
-	undo, err := from.setHistory(ctx, s)
-	back = append(back, undo)
-	if err != nil {
+	if _, err := os.Lstat(from.e.Store.HistoryFile(s.Application)); errors.Is(err, fs.ErrNotExist) {
+		set.History = len(s.History)
+	}
+	if err := set.record(from.e.Store); err != nil {
 		return err
+	}
+	for _, app := range []string{"", s.Application} {
+		if len(values[app]) == 0 {
+			continue
+		}
+		if err := from.e.Values.Change(ctx, app, values[app], nil); err != nil {
+			return err
+		}
+	}
+	if set.History > 0 {
+		if err := from.setHistory(ctx, s); err != nil {
+			return err
+		}
 	}
 	if err := from.install(ctx, reader, s); err != nil {
 		return err
@@ -351,68 +357,18 @@ func (from *restoring) install(ctx context.Context, reader *mender.Reader, s *ba
 	return e.Stop(ctx, s.Application)
 }
 
-// setValues sets values of the operator, for an application or with "" for all. undo makes them
-// what they were.
-func (from *restoring) setValues(ctx context.Context, app string, set map[string]string) (undo func(context.Context) error, err error) {
-	undo = func(context.Context) error { return nil }
-	if len(set) == 0 {
-		return undo, nil
-	}
-	list, err := from.e.Values.List(app)
-	if err != nil {
-		return undo, err
-	}
-	before := operatorValues(list, app)
-	undo = func(ctx context.Context) error {
-		was := map[string]string{}
-		var added []string
-		for name := range set {
-			if v, there := before[name]; there {
-				was[name] = v
-			} else {
-				added = append(added, name)
-			}
-		}
-		return from.e.Values.Change(ctx, app, was, added)
-	}
-	if err := from.e.Values.Change(ctx, app, set, nil); err != nil {
-		return func(context.Context) error { return nil }, err
-	}
-	return undo, nil
-}
-
-// setHistory gives an application without a history the one of the backup. undo leaves only what
-// was added to it since.
-func (from *restoring) setHistory(ctx context.Context, s *backup.Settings) (undo func(context.Context) error, err error) {
-	undo = func(context.Context) error { return nil }
+// setHistory gives an application without a history the one of the backup.
+func (from *restoring) setHistory(ctx context.Context, s *backup.Settings) error {
 	release, err := from.e.Store.Lock(ctx, "restore of "+s.Application)
 	if err != nil {
-		return undo, err
+		return err
 	}
 	defer release()
 	file := from.e.Store.HistoryFile(s.Application)
-	if _, err := os.Lstat(file); s.History == "" || !errors.Is(err, fs.ErrNotExist) {
-		return undo, err
-	}
 	if err := durable.MkdirAll(filepath.Dir(file), 0o700); err != nil {
-		return undo, err
+		return err
 	}
-	undo = func(ctx context.Context) error {
-		release, err := from.e.Store.Lock(ctx, "restore of "+s.Application)
-		if err != nil {
-			return err
-		}
-		defer release()
-		text, err := os.ReadFile(file)
-		if err != nil {
-			return err
-		}
-		if added := strings.TrimPrefix(string(text), s.History); added != "" {
-			return durable.WriteFile(file, []byte(added), 0o600)
-		}
-		return durable.Remove(file)
-	}
-	return undo, durable.WriteFile(file, []byte(s.History), 0o600)
+	return durable.WriteFile(file, []byte(s.History), 0o600)
 }
 
 // putBack gives an application that is loaded what an operator had set, and its data.

@@ -8,13 +8,14 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/view"
 )
 
 // printJSON prints one document.
 func (p *program) printJSON(v any) error {
-	enc := json.NewEncoder(p.stdout)
+	enc := json.NewEncoder(clip.JSONWriter(p.stdout))
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
 }

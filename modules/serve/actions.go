@@ -20,6 +20,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/artifact/strictjson"
@@ -422,6 +423,7 @@ func (x *Actions) reply(w http.ResponseWriter, a *Action) {
 		doc = Problem{Error: now.Error, Status: status, Action: &now}
 	}
 	body, err := json.Marshal(doc)
+	body = clip.JSON(body)
 	if err != nil {
 		fail(w, err)
 		return

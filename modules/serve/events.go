@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
 )
@@ -166,7 +167,7 @@ func (s *Server) events(w http.ResponseWriter, q *query) {
 		if err != nil {
 			return ""
 		}
-		return "id: " + id + "\ndata: " + string(text) + "\n\n"
+		return "id: " + id + "\ndata: " + string(clip.JSON(text)) + "\n\n"
 	}
 	text := "retry: 2000\n\n"
 	for _, e := range list {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/modules/diskspace"
 	"github.com/mender-app/mender-app/modules/view"
 	"github.com/mender-app/mender-app/store"
@@ -38,7 +39,7 @@ func (f *families) add(name, kind, help string, value float64, labels ...string)
 	for i := 0; i < len(labels); i += 2 {
 		m.lines = append(m.lines, "{,"[min(i, 1)])
 		m.lines = append(append(m.lines, labels[i]...), `="`...)
-		m.lines = append(append(m.lines, escape.Replace(strings.ToValidUTF8(labels[i+1], "\uFFFD"))...), '"')
+		m.lines = append(append(m.lines, escape.Replace(clip.Quote(labels[i+1]))...), '"')
 	}
 	if len(labels) > 0 {
 		m.lines = append(m.lines, '}')

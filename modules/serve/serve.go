@@ -148,7 +148,7 @@ func answer(w http.ResponseWriter, q *query, r route, s *Server) {
 			fail(w, err)
 			return
 		}
-		body = append(body, '\n')
+		body = append(clip.JSON(body), '\n')
 	}
 	sum := sha256.Sum256(body)
 	tag := `"` + hex.EncodeToString(sum[:12]) + `"`
@@ -203,7 +203,7 @@ func fail(w http.ResponseWriter, err error) {
 	body, _ := json.Marshal(Problem{Error: err.Error(), Status: status})
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n'))
+	_, _ = w.Write(append(clip.JSON(body), '\n'))
 }
 
 // cache has the last answers of the sub-modules, so many clients cost as much as one.

@@ -23,7 +23,7 @@ import (
 var arches = []string{"arm", "arm64", "amd64", "riscv64"}
 
 // named matches the names of files that licences and notices are in.
-var named = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|notice|patents)([-.](txt|md|libyaml))?$`)
+var named = regexp.MustCompile(`(?i)^(un)?(licen[cs]e|copying|notice|patents)([-.](txt|md|mit|libyaml))?$`)
 
 // choices says which licence is taken where a module leaves a choice.
 var choices = map[string]string{

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"strconv"
 	"strings"
 	"sync"
-	"unicode"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // NewLog returns a logger that writes each record to w as one line, in one
@@ -80,26 +80,10 @@ func word(s string) string {
 }
 
 // OneLine makes a text one line: line breaks become " | ". It quotes characters that
-// a terminal could take as commands: control characters, including those of one byte
-// above 127 (C1), and characters that change the text's direction.
+// a terminal could take as commands, or that make it read in another way ([clip.Hostile]).
 func OneLine(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r > '~' }) {
 		return s // mostly
 	}
-	s = strings.ToValidUTF8(s, "\uFFFD")
-	s = strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " | ")
-	hostile := func(r rune) bool { return r != '\t' && (unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r)) }
-	if !strings.ContainsFunc(s, hostile) {
-		return s
-	}
-	var out strings.Builder
-	for _, r := range s {
-		if hostile(r) {
-			q := strconv.QuoteRune(r)
-			out.WriteString(q[1 : len(q)-1])
-			continue
-		}
-		out.WriteRune(r)
-	}
-	return out.String()
+	return clip.Quote(strings.Join(strings.FieldsFunc(s, func(r rune) bool { return r == '\n' || r == '\r' }), " | "))
 }

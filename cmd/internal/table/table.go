@@ -132,7 +132,7 @@ func Width(w io.Writer) int {
 	if !IsTerminal(w) {
 		return 0
 	}
-	width, _, err := term.GetSize(int(w.(*os.File).Fd()))
+	width, _, err := term.GetSize(int(file(w).Fd()))
 	if err != nil {
 		return 0
 	}
@@ -142,8 +142,23 @@ func Width(w io.Writer) int {
 // IsTerminal reports whether w is a terminal. A serial terminal may not know its
 // width.
 func IsTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
-	return ok && term.IsTerminal(int(f.Fd()))
+	f := file(w)
+	return f != nil && term.IsTerminal(int(f.Fd()))
+}
+
+// file is the file that a writer, such as that of package clip, writes to; nil if there is
+// none.
+func file(w io.Writer) *os.File {
+	for {
+		switch to := w.(type) {
+		case *os.File:
+			return to
+		case interface{ Unwrap() io.Writer }:
+			w = to.Unwrap()
+		default:
+			return nil
+		}
+	}
 }
 
 // Bytes formats a number of bytes for a person.

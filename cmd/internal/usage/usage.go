@@ -12,6 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // distance is how many letters of a misspelt word may be wrong.
@@ -82,7 +84,7 @@ func AsksJSON(args []string) (asks bool) {
 // PrintJSON prints an error as one line of JSON: the error, the next step if there
 // is one, and the exit code.
 func PrintJSON(w io.Writer, err, hint string, code int) {
-	e := json.NewEncoder(w)
+	e := json.NewEncoder(clip.JSONWriter(w))
 	e.SetEscapeHTML(false)
 	_ = e.Encode(struct {
 		Error string `json:"error"`

@@ -96,10 +96,11 @@ func TestPackages(t *testing.T) {
 			require.Contains(t, p.apt("purge", "mender-app"), "the applications and their data stay")
 			require.NoFileExists(t, d.Path(configuration))
 			require.Contains(t, d.MustRun(t, "docker", "ps", "--format", "{{.Image}}"), "shop/web:1")
-			p.apt("install", deb, p.share("mender-app-k8s"), p.share("mender-app-gen"))
+			p.apt("install", deb, p.share("mender-app-k8s"), p.share("mender-app-gen"), p.share("mender-app-submodules"))
 			p.runs("shop-1", "shop/web:1")
 			require.Equal(t, "600 root:root\n", d.MustRun(t, "stat", "-c", "%a %U:%G", configuration))
 			require.Contains(t, d.MustRun(t, "/usr/share/mender/app-modules/v1/k8s", "--version"), "k8s 1.")
+			require.Contains(t, d.MustRun(t, "/usr/share/mender/app-modules/v1/systemd", "PROTOCOL"), `"systemd"`)
 			require.Contains(t, d.MustRun(t, "app-gen", "--version"), "app-gen 1.")
 			require.Empty(t, d.MustRun(t, "dpkg", "--verify", "mender-app"), "every file is as it was packed")
 		})
@@ -109,7 +110,7 @@ func TestPackages(t *testing.T) {
 // lintian, which reviews packages for Debian, finds nothing.
 func TestLintian(t *testing.T) {
 	bed.Require(t, "lintian")
-	for _, name := range []string{"mender-app", "mender-app-k8s", "mender-app-gen"} {
+	for _, name := range []string{"mender-app", "mender-app-k8s", "mender-app-gen", "mender-app-submodules"} {
 		out, err := exec.Command("lintian", "--allow-root", "--pedantic", "--fail-on", "pedantic,info,warning,error", debOf(t, name)).CombinedOutput()
 		require.NoError(t, err, "%s", out)
 	}
