@@ -78,6 +78,9 @@ func (c *composer) plainService(s types.ServiceConfig) error {
 // are by default.
 var ofOthers = []string{"/data/mender-app", "/data/mender-app-data", "/data/mender-app-mounts", "/run/mender-app/secrets", "/var/run/mender-app/secrets", "/data/mender-docker-compose", "/var/lib/docker", "/var/lib/containerd"}
 
+// ofEngines are those that services may mount to read them.
+var ofEngines = []string{"/var/lib/docker", "/var/lib/containerd"}
+
 // othersThings warns of what a device refuses unless its operator allows the pair of
 // applications.
 func (c *composer) othersThings(who string, s types.ServiceConfig, at func(keys ...string) Place) {
@@ -100,7 +103,7 @@ func (c *composer) othersThings(who string, s types.ServiceConfig, at func(keys 
 	}
 	for _, v := range s.Volumes {
 		for _, dir := range ofOthers {
-			if v.Type != types.VolumeTypeBind || !filepath.IsAbs(v.Source) {
+			if v.Type != types.VolumeTypeBind || !filepath.IsAbs(v.Source) || v.ReadOnly && slices.Contains(ofEngines, dir) {
 				continue
 			}
 			_, in := relative(dir, v.Source)

@@ -60,7 +60,7 @@ services:
     external_links: ["kiosk-web-1:db"]
     volumes:
       - /data/mender-app/kiosk/data:/theirs
-      - /var/lib/docker/volumes:/volumes:ro
+      - /var/lib/docker/volumes:/volumes
       - /data/shop:/own
       - data:/data
   stock:

@@ -294,7 +294,8 @@ func (o *others) service(ctx context.Context, pl *plan, name string, svc service
 	for _, v := range svc.Volumes {
 		switch source := v.Text("source"); v.Text("type") {
 		case "bind":
-			o.path("service "+name+" mounts", source)
+			readOnly, _ := v["read_only"].(bool)
+			o.mount("service "+name+" mounts", source, readOnly)
 		case "volume":
 			o.volume(name, pl.model.Volumes[source])
 		}
@@ -397,7 +398,11 @@ func (o *others) container(service, ref string) {
 }
 
 // path checks a path of this device.
-func (o *others) path(who, path string) {
+func (o *others) path(who, path string) { o.mount(who, path, false) }
+
+// mount checks a path of this device that a service mounts. Log shippers and monitors mount
+// the engine's directories to read them: that is as much as mounting / to read it.
+func (o *others) mount(who, path string, readOnly bool) {
 	at, err := withoutLinks(path)
 	if err != nil {
 		o.refuse("", "%s %s: %v", who, path, err)
@@ -424,6 +429,9 @@ func (o *others) path(who, path string) {
 		}
 	}
 	for _, p := range o.places {
+		if p.whole && readOnly {
+			continue
+		}
 		if _, above := below(p.dir, at); above && isDirectory(p.dir) {
 			o.refuse(p.app, "%s %s, which has %s", who, path, p.what)
 			return

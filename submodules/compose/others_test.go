@@ -138,6 +138,8 @@ func TestOthers(t *testing.T) {
 		"own data":         mount("./data"),
 		"own file":         mount("./docker-compose.yml"),
 		"bridge":           "    network_mode: bridge\n",
+		"logs":             mount(filepath.Join(info.DockerRootDir, "containers") + ":ro"),
+		"monitor":          mount(info.DockerRootDir + ":ro"),
 		"own container":    "    network_mode: service:stock\n" + serviceText("stock", b.app+":1"),
 	} {
 		require.NoError(t, check(name, more), name)
