@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"os"
 	"strings"
 	"testing"
 
@@ -69,8 +70,10 @@ func TestForVersionDeltas(t *testing.T) {
 	_, err := io.WriteString(z, gentest.Text("doc", 30_000))
 	require.NoError(t, err)
 	require.NoError(t, z.Close())
+	bash, err := os.ReadFile("/bin/bash") // it has unwind tables
+	require.NoError(t, err)
 	s := newShop(t)
-	img := gentest.Image(t, "linux/amd64", gentest.Files{"doc.gz": packed.String(), "large": strings.Repeat("0", 5<<20)})
+	img := gentest.Image(t, "linux/amd64", gentest.Files{"doc.gz": packed.String(), "large": strings.Repeat("0", 5<<20), "bash": string(bash)})
 	gentest.DockerArchive(t, s.archive("doc:1"), map[string]v1.Image{"shop/doc:1": img})
 	for forVersion, want := range map[string][]string{
 		"":                          delta.Features,
