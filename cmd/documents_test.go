@@ -19,7 +19,7 @@ func TestLinksOfDocuments(t *testing.T) {
 	documents = append(documents, decisions...)
 	link := regexp.MustCompile(`\]\(([^)#]+)[^)]*\)`)
 	found := 0
-	for _, document := range append(documents, "../README.md") {
+	for _, document := range append(documents, "../README.md", "../CONTRIBUTING.md") {
 		text, err := os.ReadFile(document)
 		require.NoError(t, err)
 		for _, m := range link.FindAllStringSubmatch(string(text), -1) {
