@@ -35,3 +35,23 @@ func TestHelp(t *testing.T) {
 	}
 	visit((&program{}).root())
 }
+
+// Each command that --help shows is in a group, and each group has commands alone that there are.
+func TestGroups(t *testing.T) {
+	root := (&program{}).root()
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	var named []string
+	for _, g := range groups {
+		named = append(named, g.commands...)
+	}
+	var there []string
+	for _, c := range root.Commands() {
+		if c.Hidden {
+			continue
+		}
+		require.NotEmpty(t, c.GroupID, "%s: cmd/mender-app/groups.go", c.Name())
+		there = append(there, c.Name())
+	}
+	require.ElementsMatch(t, named, there)
+}

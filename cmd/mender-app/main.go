@@ -109,6 +109,7 @@ module as the client does.
 		c.Args = args(c.Args)
 		root.AddCommand(c)
 	}
+	group(root)
 	addCompletions(root)
 	usage.RefuseUnknown(root, func(c *cobra.Command, text, hint string) error { return wrongUsage(c, errors.New(text), hint) })
 	return root

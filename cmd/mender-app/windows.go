@@ -35,7 +35,7 @@ policy), and an emergency does not wait.
 
 State scripts of Mender call it, so that the client tries again later:
 mender-app-windows in /usr/share/mender-app/state-scripts.`,
-		Example: "  mender-app windows\n  mender-app windows >/dev/null || exit 21    # in a state script: try again later",
+		Example: "  mender-app windows\n  mender-app windows || exit 21    # in a state script: try again later",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			e := p.engine()
