@@ -247,7 +247,11 @@ type streams struct {
 }
 
 func (tr *tree) streams() modules.Streams {
-	return &streams{names: []string{artifact.ImagesPayload, artifact.ManifestsPayload}, payload: tr.payload}
+	names := []string{artifact.ImagesPayload, artifact.ManifestsPayload}
+	if tr.payload[artifact.ImagesPayload] == nil { // its images are elsewhere
+		names = names[1:]
+	}
+	return &streams{names: names, payload: tr.payload}
 }
 
 func (s *streams) Next() (*modules.Stream, error) {
