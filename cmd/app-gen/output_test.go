@@ -56,14 +56,15 @@ func TestOutputs(t *testing.T) {
 	release := append([]string{"release", "shop-1"}, generate...)
 	reported := append(release, "--output-path", "beside.mender")
 	outputtest.Options(t, rootCommand(), map[string]outputtest.Output{
-		"app-gen --output-path":         {Args: generate, Whole: begins("version\x00")},
-		"app-gen --sbom":                {Args: report, Whole: document},
-		"app-gen --provenance":          {Args: report, Whole: document},
-		"app-gen release --output-path": {Args: release, Whole: begins("version\x00")},
-		"app-gen release --sbom":        {Args: reported, Whole: document},
-		"app-gen release --provenance":  {Args: reported, Whole: document},
-		"app-gen inspect --html":        {Args: []string{"inspect", "shop.mender"}, Whole: begins("<!DOCTYPE html>")},
-		"app-gen diff --html":           {Args: []string{"diff", "shop.mender", "shop.mender"}, Whole: begins("<!DOCTYPE html>")},
+		"app-gen --output-path":              {Args: generate, Whole: begins("version\x00")},
+		"app-gen --sbom":                     {Args: report, Whole: document},
+		"app-gen --provenance":               {Args: report, Whole: document},
+		"app-gen release --output-path":      {Args: release, Whole: begins("version\x00")},
+		"app-gen release --sbom":             {Args: reported, Whole: document},
+		"app-gen release --provenance":       {Args: reported, Whole: document},
+		"app-gen by-reference --output-path": {Args: []string{"by-reference", "shop.mender", "place"}, Whole: begins("version\x00")},
+		"app-gen inspect --html":             {Args: []string{"inspect", "shop.mender"}, Whole: begins("<!DOCTYPE html>")},
+		"app-gen diff --html":                {Args: []string{"diff", "shop.mender", "shop.mender"}, Whole: begins("<!DOCTYPE html>")},
 		"app-gen delta encode --output": {Args: []string{"delta", "encode", "web1.tar", "web2.tar"}, Whole: func(t testing.TB, content []byte) {
 			t.Helper()
 			require.Equal(t, delta, content)

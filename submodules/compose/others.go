@@ -160,6 +160,12 @@ func (s *session) claims(dir string, all []container.Summary) map[string]string 
 			claims[c.Labels[labelProject]] = app
 		}
 	}
+	// The shell module ran all applications as one project, which they keep.
+	for _, c := range all {
+		if app, ok := s.owner(c); ok && app == s.req.App {
+			delete(claims, c.Labels[labelProject])
+		}
+	}
 	store := s.storeOf(dir)
 	entries, _ := os.ReadDir(store) // there may be none
 	for _, e := range entries {

@@ -57,6 +57,7 @@ func TestOthers(t *testing.T) {
 	require.NoError(t, os.Symlink(fmt.Sprintf("/proc/%d/root", os.Getpid()), filepath.Join(alias, "proc")))
 
 	mount := func(source string) string { return "    volumes: ['" + source + ":/theirs']\n" }
+	readOnly := func(source string) string { return "    volumes: ['" + source + ":/theirs:ro']\n" }
 	named := func(volume string) string { return mount("data") + "volumes: {data: " + volume + "}\n" }
 	conf := filepath.Join(b.mod.Config.ConfigDir, confName)
 	settings, err := os.ReadFile(conf)
@@ -85,11 +86,11 @@ func TestOthers(t *testing.T) {
 		"relative in a volume": {named("{driver_opts: {type: none, o: bind, device: " + filepath.Join(b.store, kiosk)[1:] + "}}"), kiosk},
 		"overlay":              {named("{driver_opts: {type: overlay, device: overlay, o: 'lowerdir=/etc:" + filepath.Join(b.store, kiosk) + "'}}"), kiosk},
 		"path of a volume":     {mount(on.Mountpoint), kiosk},
-		"below a volume":       {mount(on.Mountpoint + "/some/where:ro"), kiosk},
+		"below a volume":       {readOnly(on.Mountpoint + "/some/where"), kiosk},
 		"path of the engine":   {mount(filepath.Join(info.DockerRootDir, "containers")), "*"},
 		"above volumes":        {mount(info.DockerRootDir), "*"},
 		"manifests":            {mount(filepath.Join(b.store, kiosk, "manifests")), kiosk},
-		"read-only":            {mount(filepath.Join(b.store, kiosk, "manifests") + ":ro"), kiosk},
+		"read-only":            {readOnly(filepath.Join(b.store, kiosk, "manifests")), kiosk},
 		"data to come":         {mount(filepath.Join(b.store, kiosk, "data", "later")), kiosk},
 		"dot-dot":              {mount("../../" + kiosk + "/manifests"), kiosk},
 		"link":                 {mount(filepath.Join(alias, "link", kiosk)), kiosk},
@@ -138,8 +139,8 @@ func TestOthers(t *testing.T) {
 		"own data":         mount("./data"),
 		"own file":         mount("./docker-compose.yml"),
 		"bridge":           "    network_mode: bridge\n",
-		"logs":             mount(filepath.Join(info.DockerRootDir, "containers") + ":ro"),
-		"monitor":          mount(info.DockerRootDir + ":ro"),
+		"logs":             readOnly(filepath.Join(info.DockerRootDir, "containers")),
+		"monitor":          readOnly(info.DockerRootDir),
 		"own container":    "    network_mode: service:stock\n" + serviceText("stock", b.app+":1"),
 	} {
 		require.NoError(t, check(name, more), name)
