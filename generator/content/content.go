@@ -296,7 +296,7 @@ func put(ctx context.Context, place, path string, f File) (there bool, err error
 	to := filepath.Join(place, f.Digest.Hex())
 	if err := check(ctx, to, f.Digest, f.Size); err == nil {
 		return true, nil
-	} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errOther) {
+	} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, artifact.ErrOtherContent) {
 		return false, err
 	}
 	from, err := os.Open(path)
@@ -313,9 +313,6 @@ func put(ctx context.Context, place, path string, f File) (there bool, err error
 	})
 }
 
-// errOther: a file has not the content that its name says.
-var errOther = errors.New("it is not what its name says")
-
 // check reads a file of a place to its end.
 func check(ctx context.Context, path string, want digest.Digest, size int64) error {
 	f, err := os.Open(path)
@@ -323,13 +320,8 @@ func check(ctx context.Context, path string, want digest.Digest, size int64) err
 		return err
 	}
 	defer f.Close()
-	sum := sha256.New()
-	n, err := io.Copy(sum, metered.Reader(ctx, io.LimitReader(f, size+1), nil))
-	if err != nil {
-		return err
-	}
-	if n != size || digest.OfHash(sum) != want {
-		return fmt.Errorf("%s: %w", path, errOther)
+	if err := (artifact.Content{Digest: want, Size: size}).Compare(ctx, f); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
 	}
 	return nil
 }

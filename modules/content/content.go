@@ -8,30 +8,25 @@ package content
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/input"
-	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/modules/client/download"
 	"github.com/mender-app/mender-app/store/durable"
 )
 
 // ErrNowhere: no place has the content.
 var ErrNowhere = errors.New("no place has it")
-
-// errOther: what a place has is something else.
-var errOther = errors.New("it is not what its name says")
 
 // Fetcher fetches content.
 type Fetcher struct {
@@ -143,7 +138,7 @@ func (f *Fetcher) from(ctx context.Context, place string, want digest.Digest, si
 	if err != nil {
 		return "", errors.Is(err, download.ErrFailed), err
 	}
-	err = read(d, want, size)
+	err = read(ctx, d, want, size)
 	switch {
 	case errors.Is(err, download.ErrFailed), err != nil && ctx.Err() != nil:
 		return "", true, errors.Join(err, d.Close()) // what has arrived stays
@@ -155,19 +150,11 @@ func (f *Fetcher) from(ctx context.Context, place string, want digest.Digest, si
 }
 
 // read reads a download to its end and compares it.
-func read(d *download.Download, want digest.Digest, size int64) error {
+func read(ctx context.Context, d *download.Download, want digest.Digest, size int64) error {
 	if n := d.Size(); n >= 0 && n != size {
-		return fmt.Errorf("%w: it has %d bytes, not %d", errOther, n, size)
+		return fmt.Errorf("%w: it has %d bytes, not %d", artifact.ErrOtherContent, n, size)
 	}
-	sum := sha256.New()
-	n, err := io.Copy(sum, io.LimitReader(d, size+1))
-	if err != nil {
-		return err
-	}
-	if n != size || digest.OfHash(sum) != want {
-		return errOther
-	}
-	return nil
+	return artifact.Content{Digest: want, Size: size}.Compare(ctx, d)
 }
 
 // same returns an error unless a file has the content.
@@ -177,15 +164,7 @@ func same(ctx context.Context, path string, want digest.Digest, size int64) erro
 		return err
 	}
 	defer file.Close()
-	sum := sha256.New()
-	n, err := io.Copy(sum, metered.Reader(ctx, io.LimitReader(file, size+1), nil))
-	if err != nil {
-		return err
-	}
-	if n != size || digest.OfHash(sum) != want {
-		return errOther
-	}
-	return nil
+	return artifact.Content{Digest: want, Size: size}.Compare(ctx, file)
 }
 
 // Transport makes requests that trust the certificates of a file in PEM beside those of

@@ -3,7 +3,6 @@ package device
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,9 +19,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/clip"
-	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/input"
-	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/modules/deploy"
 )
 
@@ -97,15 +94,10 @@ func (f *contentFetcher) Fetch(ctx context.Context, content artifact.Content, so
 // compare reads a file to its end and goes back to its beginning. The error says that it is
 // not the content.
 func compare(ctx context.Context, f *os.File, want artifact.Content) error {
-	sum := sha256.New()
-	n, err := io.Copy(sum, metered.Reader(ctx, io.LimitReader(f, want.Size+1), nil))
-	if err != nil {
-		return err
+	if err := want.Compare(ctx, f); err != nil {
+		return fmt.Errorf("%s: %w", f.Name(), err)
 	}
-	if n != want.Size || digest.OfHash(sum) != want.Digest {
-		return fmt.Errorf("%s is not the content with its name", f.Name())
-	}
-	_, err = f.Seek(0, io.SeekStart)
+	_, err := f.Seek(0, io.SeekStart)
 	return err
 }
 
