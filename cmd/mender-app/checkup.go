@@ -21,6 +21,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/modules/facts"
+	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -331,25 +332,20 @@ func (c *checkup) barrier() {
 	c.bad(statusFail, check, "check the disk and its file system", "syncfs of %s: %v", dir, err)
 }
 
-// clock compares the time with that of this program's file, which cannot have
-// been installed in the future.
+// clock compares the time with that of this program's file.
 func (c *checkup) clock() {
 	const check = "clock"
 	now := time.Now()
-	self, err := os.Executable()
-	if err == nil {
-		var fi os.FileInfo
-		if fi, err = os.Stat(self); err == nil && now.Before(fi.ModTime().Add(-24*time.Hour)) {
-			c.bad(statusWarn, check, "set the clock, or have it set over the network: checking servers' certificates needs it",
-				"%s, before this program was made (%s)", when(now), when(fi.ModTime()))
-			return
-		}
-	}
-	if err != nil {
+	made, before, err := hold.BeforeProgram(now)
+	switch {
+	case err != nil:
 		c.bad(statusWarn, check, correctIt, "%v", err)
-		return
+	case before:
+		c.bad(statusWarn, check, "set the clock, or have it set over the network: checking servers' certificates needs it",
+			"%s, before this program was made (%s)", when(now), when(made))
+	default:
+		c.ok(check, "%s UTC", when(now))
 	}
-	c.ok(check, "%s UTC", when(now))
 }
 
 // keys checks the keys that mender-app install and the Mender client verify signatures with.

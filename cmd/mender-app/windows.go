@@ -44,7 +44,7 @@ mender-app-windows in /usr/share/mender-app/state-scripts.`,
 				return err
 			}
 			w, waits := e.WindowOf(rules, signed)
-			report := windowReport{Open: !waits, Until: w.Until, ClockSet: e.ClockSet == nil || e.ClockSet(), Windows: p.config.Windows.Texts, Release: release}
+			report := windowReport{Open: !waits, Until: w.Until, ClockSet: e.KnowsTime(), Windows: p.config.Windows.Texts, Release: release}
 			if waits {
 				if p.json {
 					err = p.printJSON(report)

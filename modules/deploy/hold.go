@@ -78,9 +78,12 @@ func (e *Engine) checkWindows(p *policy.Policy, signed bool) error {
 	return WaitForWindow(e.WindowOf(p, signed))
 }
 
+// KnowsTime reports whether the machine knows what time it is, or need not.
+func (e *Engine) KnowsTime() bool { return e.ClockSet == nil || e.ClockSet() }
+
 // WindowOf says whether a release with the policy has to wait for a maintenance window now.
 func (e *Engine) WindowOf(p *policy.Policy, signed bool) (policy.Wait, bool) {
-	return policy.Waits(e.Windows, p, e.now().Local(), e.ClockSet == nil || e.ClockSet(), signed)
+	return policy.Waits(e.Windows, p, e.now().Local(), e.KnowsTime(), signed)
 }
 
 // WindowEnd is when the window ends that is open for a release; zero if nothing ends it.

@@ -47,14 +47,26 @@ func Uptime() time.Duration {
 	return time.Duration(t.Nano())
 }
 
+// BeforeProgram reports whether a time is more than a day before that of this program's
+// file, which cannot have been installed in the future. It returns the time of the file.
+func BeforeProgram(t time.Time) (made time.Time, before bool, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return made, false, err
+	}
+	fi, err := os.Stat(self)
+	if err != nil {
+		return made, false, err
+	}
+	return fi.ModTime(), t.Before(fi.ModTime().Add(-24 * time.Hour)), nil
+}
+
 // ClockSet reports whether the machine knows what time it is: somebody has set its clock
 // since it started, a time server or the kernel from a clock with a battery, and it is not
 // before the time of this program's file.
 func ClockSet() bool {
-	if self, err := os.Executable(); err == nil {
-		if fi, err := os.Stat(self); err == nil && time.Now().Before(fi.ModTime().Add(-24*time.Hour)) {
-			return false
-		}
+	if _, before, err := BeforeProgram(time.Now()); err == nil && before {
+		return false
 	}
 	var t unix.Timex
 	if state, err := unix.Adjtimex(&t); err == nil && state != unix.TIME_ERROR {
