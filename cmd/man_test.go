@@ -43,6 +43,15 @@ func TestManualsAreComplete(t *testing.T) {
 					more, err := exec.Command(binary, name, "--help").Output()
 					require.NoError(t, err)
 					help = append(help, more...)
+					for _, v := range command.FindAllSubmatch(more, -1) { // verbs below a noun
+						if name == "completion" {
+							break
+						}
+						require.Regexp(t, `(?m)^\.(It )?Cm `+name+` (.* )?`+string(v[1])+`\b`, string(manual))
+						of, err := exec.Command(binary, name, string(v[1]), "--help").Output()
+						require.NoError(t, err)
+						help = append(help, of...)
+					}
 				}
 			}
 			if program != "app-gen" && program != "mender-app" && program != "app-conformance" { // they have no verbs

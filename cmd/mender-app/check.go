@@ -40,7 +40,7 @@ On a device with a Mender client, the signature and the depends are checked as t
 client does; with --staged or --key, as "mender-app install" does.
 
 Of a URL only the head of the artifact is read, so the manifests are not checked.
---staged checks an artifact that "mender-app stage" has put onto the device.`,
+--staged checks an artifact that "mender-app stage add" has put onto the device.`,
 		Example: `  mender-app check shop-2.mender
   mender-app check https://example.com/shop-2.mender
   mender-app check shop-2.mender --json | jq .changes.restarts

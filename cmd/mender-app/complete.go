@@ -22,7 +22,7 @@ func addCompletions(root *cobra.Command) {
 		"orchestrator": cobra.FixedCompletions([]string{"docker-compose", "k8s"}, cobra.ShellCompDirectiveNoFileComp),
 		"status":       cobra.FixedCompletions(store.Statuses(), cobra.ShellCompDirectiveNoFileComp),
 	}
-	for _, c := range root.Commands() {
+	for _, c := range commandsBelow(root) {
 		for option, f := range values {
 			if c.Flags().Lookup(option) == nil {
 				continue
@@ -34,12 +34,20 @@ func addCompletions(root *cobra.Command) {
 		switch {
 		case c.Name() == "install", c.Name() == "check":
 			c.ValidArgsFunction = completeStaged(artifacts)
-		case c.Name() == "stage":
+		case c.Name() == "add", c.Name() == "stage":
 			c.ValidArgsFunction = artifacts
 		case c.ValidArgsFunction == nil:
 			c.ValidArgsFunction = cobra.NoFileCompletions
 		}
 	}
+}
+
+// commandsBelow are the commands below c, at every depth.
+func commandsBelow(c *cobra.Command) (list []*cobra.Command) {
+	for _, sub := range c.Commands() {
+		list = append(append(list, sub), commandsBelow(sub)...)
+	}
+	return list
 }
 
 // completeApps completes the name of an application, the only argument.

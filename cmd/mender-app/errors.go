@@ -109,7 +109,7 @@ func knownCommand(root *cobra.Command, args []string) error {
 	case isApplication(args[0]):
 		hint = "mender-app status " + args[0]
 	default:
-		hint = usage.MeantCommand(root, args[0])
+		hint = meantCommand(root, args[0])
 	}
 	return wrongUsage(root, fmt.Errorf("unknown command %q", input.Source(args[0])), hint)
 }
@@ -135,23 +135,23 @@ var otherNames = map[string]string{
 	"up":        "mender-app start APP starts an application, mender-app install FILE installs one",
 	"reload":    "mender-app restart APP [SERVICE]",
 	"run":       "mender-app start APP starts an application",
-	"ls":        "mender-app list",
+	"ls":        "mender-app status; with --stored it asks no engine",
 	"ps":        "mender-app status",
 	"top":       "mender-app status; mender-app metrics for figures",
 	"stats":     "mender-app metrics",
-	"inspect":   "mender-app show APP",
-	"info":      "mender-app show APP",
+	"inspect":   "mender-app status APP --stored",
+	"info":      "mender-app status APP --stored",
 	"update":    "mender-app install FILE|URL installs an update",
 	"upgrade":   "mender-app install FILE|URL installs an update",
 	"deploy":    "mender-app install FILE|URL installs a release",
 	"apply":     "mender-app install FILE|URL installs a release",
-	"pull":      "mender-app stage FILE|URL fetches a release without installing it",
-	"download":  "mender-app stage FILE|URL fetches a release without installing it",
+	"pull":      "mender-app install FILE|URL installs a release, mender-app stage add FILE|URL only fetches it",
+	"download":  "mender-app install FILE|URL installs a release, mender-app stage add FILE|URL only fetches it",
 	"undo":      "mender-app rollback",
 	"revert":    "mender-app rollback",
 	"exec":      "mender-app runs nothing in containers: use docker exec or kubectl exec with an instance that mender-app status APP shows",
 	"shell":     "mender-app runs nothing in containers: use docker exec or kubectl exec with an instance that mender-app status APP shows",
-	"pause":     "mender-app stop APP stops an application, mender-app hold keeps updates away",
+	"pause":     "mender-app stop APP stops an application, mender-app hold set keeps updates away",
 }
 
 // flagError turns a wrong option into an ErrUsage.

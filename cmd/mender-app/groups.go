@@ -12,9 +12,9 @@ var groups = []struct {
 	commands []string
 }{
 	{"Every day:", []string{"status", "logs", "history", "check", "install", "commit", "rollback", "abort"}},
-	{"Care:", []string{"doctor", "report", "verify", "backup", "restore", "stop", "start", "restart", "purge", "list", "show", "health", "releases", "events"}},
-	{"Settings:", []string{"values", "overrides", "enable", "disable", "hold", "unhold", "windows", "secrets"}},
-	{"Machinery:", []string{"stage", "staged", "unstage", "reconcile", "resume", "trigger", "queue", "engine-check", "inventory", "metrics", "serve", "version", "completion", "help"}},
+	{"Care:", []string{"doctor", "report", "verify", "backup", "restore", "stop", "start", "restart", "purge", "releases", "events"}},
+	{"Settings:", []string{"values", "overrides", "service", "hold", "windows", "secrets"}},
+	{"Machinery:", []string{"stage", "reconcile", "resume", "trigger", "queue", "engine-check", "inventory", "metrics", "serve", "version", "completion", "help"}},
 }
 
 // group puts the commands of root into groups, and the groups in their order.

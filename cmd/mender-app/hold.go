@@ -13,21 +13,33 @@ import (
 )
 
 func (p *program) holdCommand() *cobra.Command {
+	show := false
+	alone := p.holdSetCommand(&show)
+	alone.Flags().BoolVar(&show, "show", false, "only say whether updates are held")
+	return noun(cobra.Command{
+		Use:     "hold",
+		Short:   "Keep updates away while something else works on the machine",
+		Long:    "Holds updates of all applications, for example while the operating system is updated.",
+		Example: "  mender-app hold set --reason 'update of the operating system' --for 2h\n  mender-app hold release",
+	}, alone, p.holdSetCommand(new(bool)), p.holdShowCommand(), p.holdReleaseCommand())
+}
+
+// holdSetCommand is the command that takes a hold, or only shows the one there is.
+func (p *program) holdSetCommand(show *bool) *cobra.Command {
 	var reason string
 	var length time.Duration
-	var show bool
 	cmd := &cobra.Command{
-		Use:   "hold",
+		Use:   "set",
 		Short: "Keep updates away while something else works on the machine",
 		Long: `Holds updates of all applications, for example while the operating system is
-updated. Until "mender-app unhold", or until the time is over, a new update and stop,
+updated. Until "mender-app hold release", or until the time is over, a new update and stop,
 start, purge and rollback of an application are refused with exit code 75, and the
 error names the reason. A hold survives a restart of the machine. What ends an update
 is never held.
 
 The same reason again begins the time anew. While there is a hold of another reason,
-or an update of an application is open, hold exits with 75 and changes nothing.`,
-		Example: "  mender-app hold --reason 'update of the operating system' --for 2h\n  mender-app hold --show",
+or an update of an application is open, the exit code is 75 and nothing changes.`,
+		Example: "  mender-app hold set --reason 'update of the operating system' --for 2h",
 		Args: func(cmd *cobra.Command, words []string) error {
 			if len(words) > 0 {
 				return wrongUsage(cmd, fmt.Errorf("%s takes no words", cmd.CommandPath()), "give the reason with --reason '"+strings.Join(words, " ")+"'")
@@ -35,17 +47,10 @@ or an update of an application is open, hold exits with 75 and changes nothing.`
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			e := p.engine()
-			if show {
-				h, err := hold.Current(e.Store, e.HoldClock())
-				if err != nil {
-					return err
-				}
-				if h == nil {
-					return p.printResult(hold.Report{}, "nothing holds updates")
-				}
-				return p.printResult(hold.ReportOf(h), "updates are held: %s, since %s, until %s", hold.Who(h), hold.Stamp(h.Since), hold.Stamp(hold.Until(h)))
+			if *show {
+				return p.showHold()
 			}
+			e := p.engine()
 			if length < time.Second || length > hold.MaxTime {
 				return fmt.Errorf("%w: --for %s is not between 1s and %s", device.ErrUsage, length, hold.MaxTime)
 			}
@@ -63,19 +68,40 @@ or an update of an application is open, hold exits with 75 and changes nothing.`
 	}
 	cmd.Flags().StringVar(&reason, "reason", "held by hand", "why, for whoever is refused")
 	cmd.Flags().DurationVar(&length, "for", hold.DefaultTime, "how long at most")
-	cmd.Flags().BoolVar(&show, "show", false, "only say whether updates are held")
 	return cmd
 }
 
-func (p *program) unholdCommand() *cobra.Command {
+func (p *program) holdShowCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "show",
+		Short:   "Say whether updates are held, by whom and until when",
+		Example: "  mender-app hold show --json",
+		Args:    cobra.NoArgs,
+		RunE:    func(*cobra.Command, []string) error { return p.showHold() },
+	}
+}
+
+func (p *program) showHold() error {
+	e := p.engine()
+	h, err := hold.Current(e.Store, e.HoldClock())
+	if err != nil {
+		return err
+	}
+	if h == nil {
+		return p.printResult(hold.Report{}, "nothing holds updates")
+	}
+	return p.printResult(hold.ReportOf(h), "updates are held: %s, since %s, until %s", hold.Who(h), hold.Stamp(h.Since), hold.Stamp(hold.Until(h)))
+}
+
+func (p *program) holdReleaseCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use:   "unhold",
-		Short: "Let updates happen again after mender-app hold",
-		Long: `Ends the hold of "mender-app hold". With --reason it ends only a hold of this reason,
+		Use:   "release",
+		Short: "Let updates happen again",
+		Long: `Ends the hold of "mender-app hold set". With --reason it ends only a hold of this reason,
 so that a script does not end the hold of somebody else. Without a hold it does
 nothing.`,
-		Example: "  mender-app unhold\n  mender-app unhold --reason 'update of the operating system'",
+		Example: "  mender-app hold release\n  mender-app hold release --reason 'update of the operating system'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e := p.engine()

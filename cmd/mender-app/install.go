@@ -47,7 +47,7 @@ artifact_verify_key, artifact_verify_keys and [[keys]] of mender-app.conf, else
 ArtifactVerifyKey and ArtifactVerifyKeys of mender.conf. If none of these names a
 key, --unsigned installs without a check.
 
---staged installs an artifact that "mender-app stage" has put onto the device: the
+--staged installs an artifact that "mender-app stage add" has put onto the device: the
 newest of APP, or the one of a version or with an artifact's name.
 
 On a device with a Mender client, use that client: it does not learn what this

@@ -44,7 +44,7 @@ through the script mender-inventory-app in /usr/share/mender/inventory:
   mender_app_engine         SUB-MODULE NAME VERSION of each engine that answers
   app_APP_version           the application_version of its committed release
   app_APP_artifact          the name of that release's artifact
-  app_APP_state             its state, as mender-app list prints it
+  app_APP_state             its state, as mender-app status prints it
   app_APP_last              how its last deployment ended, and when
   app_APP_staged            the name of each artifact that is staged for it
   app_APP_base              URL@DIGEST of each component that a delta may start

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 
@@ -114,22 +115,22 @@ func (p *program) healthCommand() *cobra.Command {
 		Long: `Asks the sub-module for the health of one application, or of all: "healthy",
 "unhealthy" if everything runs but something is wrong, "down" if something that
 should run does not. A stopped application is none of these.`,
-		Example:           "  mender-app health\n  mender-app health shop --json",
+		Example:           "  mender-app status --health\n  mender-app status --health shop --json",
 		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeApps,
-		RunE:              p.health,
+		RunE:              func(cmd *cobra.Command, names []string) error { return p.health(cmd.Context(), names) },
 	}
 }
 
 // appHealth is what the command health prints for one application.
 type appHealth struct {
 	Application string `json:"application"`
-	State       string `json:"state"` // as in list
+	State       string `json:"state"` // as in status
 	Health      string `json:"health,omitempty"`
 	Problem     string `json:"problem,omitempty"`
 }
 
-func (p *program) health(cmd *cobra.Command, names []string) error {
+func (p *program) health(ctx context.Context, names []string) error {
 	s := p.config.OpenStore()
 	all := len(names) == 0
 	if all {
@@ -142,7 +143,7 @@ func (p *program) health(cmd *cobra.Command, names []string) error {
 	var rows [][]string
 	var wrong error
 	for _, name := range names {
-		o, err := p.viewer().Overview(cmd.Context(), s, name)
+		o, err := p.viewer().Overview(ctx, s, name)
 		if err != nil {
 			return err
 		}

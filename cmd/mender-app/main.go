@@ -96,13 +96,13 @@ module as the client does.
 	root.PersistentFlags().BoolVar(&p.json, "json", false, "print JSON, errors too")
 	root.AddCommand(
 		p.checkCommand(), p.installCommand(), p.commitCommand(), p.rollbackCommand(), p.resumeCommand(),
-		p.statusCommand(), p.logsCommand(), p.eventsCommand(), p.listCommand(), p.showCommand(), p.releasesCommand(), p.historyCommand(), p.verifyCommand(),
-		p.healthCommand(), p.stopCommand(), p.startCommand(), p.restartCommand(), p.purgeCommand(),
+		p.statusCommand(), p.logsCommand(), p.eventsCommand(), p.releasesCommand(), p.historyCommand(), p.verifyCommand(),
+		p.stopCommand(), p.startCommand(), p.restartCommand(), p.purgeCommand(),
 		p.secretsCommand(), p.doctorCommand(), p.reportCommand(), p.inventoryCommand(), conformanceCommand(), p.probeCommand(), p.versionCommand(),
 	)
-	others := append(p.serviceCommands(),
-		p.stageCommand(), p.stagedCommand(), p.unstageCommand(), p.reconcileCommand(), p.triggerCommand(), p.queueCommand(),
-		p.abortCommand(), p.backupCommand(), p.restoreCommand(), p.holdCommand(), p.unholdCommand(), p.windowsCommand(), p.fetchCommand(), p.engineCheckCommand(),
+	others := append(p.formerCommands(),
+		p.serviceCommand(), p.stageCommand(), p.reconcileCommand(), p.triggerCommand(), p.queueCommand(),
+		p.abortCommand(), p.backupCommand(), p.restoreCommand(), p.holdCommand(), p.windowsCommand(), p.fetchCommand(), p.engineCheckCommand(),
 		p.serveCommand(), p.metricsCommand(), p.valuesCommand(), p.overridesCommand(),
 	)
 	for _, c := range others {

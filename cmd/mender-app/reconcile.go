@@ -38,7 +38,7 @@ func (p *program) reconcileCommand() *cobra.Command {
   - an application of which something that should run does not, such as a container that
     was removed by hand, is started again, and the history says so (reconciled);
   - a newer staged artifact is installed and committed (upgrades.automatic);
-  - if the artifact of the installed release was withdrawn with "mender-app unstage", the
+  - if the artifact of the installed release was withdrawn with "mender-app stage rm", the
     older staged one comes back (downgrades.automatic);
   - after an event that its policy names in [[reapply]], an application is rolled out again
     if something of it has changed, such as its overrides;

@@ -16,25 +16,36 @@ started or stopped, and jobs that had ended run again. If the application does n
 healthy, the service is switched back. A stopped application stays stopped. While an
 update is open, the exit code is 75.`
 
-// serviceCommands are enable and disable.
-func (p *program) serviceCommands() []*cobra.Command {
-	return []*cobra.Command{{
+func (p *program) serviceCommand() *cobra.Command {
+	return noun(cobra.Command{
+		Use:     "service",
+		Short:   "Switch single services of an application on and off",
+		Example: "  mender-app service disable shop statistics\n  mender-app service enable shop statistics",
+	}, nil, p.serviceEnableCommand(), p.serviceDisableCommand())
+}
+
+func (p *program) serviceEnableCommand() *cobra.Command {
+	return &cobra.Command{
 		Use:               "enable APP SERVICE",
 		Short:             "Switch a service of an application on",
-		Long:              "Switches a service on that its release is shipped without, or that disable switched off." + servicesHelp,
-		Example:           "  mender-app enable shop statistics",
+		Long:              "Switches a service on that its release is shipped without, or that \"service disable\" switched off." + servicesHelp,
+		Example:           "  mender-app service enable shop statistics",
 		ValidArgsFunction: p.completeDisabled,
 		Args:              cobra.ExactArgs(2),
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.switchService(cmd, args[0], args[1], true) },
-	}, {
+	}
+}
+
+func (p *program) serviceDisableCommand() *cobra.Command {
+	return &cobra.Command{
 		Use:               "disable APP SERVICE",
 		Short:             "Switch a service of an application off",
 		Long:              "Switches a service off: its containers are removed, and its data and images stay." + servicesHelp,
-		Example:           "  mender-app disable shop statistics",
+		Example:           "  mender-app service disable shop statistics",
 		ValidArgsFunction: completeServices,
 		Args:              cobra.ExactArgs(2),
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.switchService(cmd, args[0], args[1], false) },
-	}}
+	}
 }
 
 // completeDisabled completes an application and then a service that is switched off.

@@ -45,70 +45,76 @@ func (p *program) listCommand() *cobra.Command {
 		Long: `Lists the applications with the release that runs or should run: while an update
 waits for its commit, the new one. It reads only the store; "mender-app status" asks
 the engines too.`,
-		Example: "  mender-app list\n  mender-app list --json",
+		Example: "  mender-app status --stored\n  mender-app status --stored --json",
 		Args:    args(cobra.NoArgs),
-		RunE: func(*cobra.Command, []string) error {
-			s := p.config.OpenStore()
-			names, err := s.Apps()
-			if err != nil {
-				return err
-			}
-			apps := []*view.Document{}
-			var rows [][]string
-			for _, name := range names {
-				a, err := p.viewer().Document(s, name)
-				if err != nil {
-					return err
-				}
-				apps = append(apps, a)
-				rows = append(rows, []string{a.Name, a.Release, a.ArtifactName, a.Orchestrator, stateText(a)})
-			}
-			if p.json {
-				return p.printJSON(apps)
-			}
-			return p.table("APPLICATION\tRELEASE\tARTIFACT\tORCHESTRATOR\tSTATE", rows)
-		},
+		RunE:    func(*cobra.Command, []string) error { return p.list() },
 	}
+}
+
+// list prints the applications from the store alone.
+func (p *program) list() error {
+	s := p.config.OpenStore()
+	names, err := s.Apps()
+	if err != nil {
+		return err
+	}
+	apps := []*view.Document{}
+	var rows [][]string
+	for _, name := range names {
+		a, err := p.viewer().Document(s, name)
+		if err != nil {
+			return err
+		}
+		apps = append(apps, a)
+		rows = append(rows, []string{a.Name, a.Release, a.ArtifactName, a.Orchestrator, stateText(a)})
+	}
+	if p.json {
+		return p.printJSON(apps)
+	}
+	return p.table("APPLICATION\tRELEASE\tARTIFACT\tORCHESTRATOR\tSTATE", rows)
 }
 
 func (p *program) showCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "show APP",
 		Short:             "Show an application",
-		Example:           "  mender-app show shop",
+		Example:           "  mender-app status --stored shop",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
-		RunE: func(_ *cobra.Command, args []string) error {
-			a, err := p.viewer().Document(p.config.OpenStore(), args[0])
-			if err != nil {
-				return err
-			}
-			if p.json {
-				return p.printJSON(a)
-			}
-			rows := [][]string{
-				{"state", stateText(a)}, {"release", a.Release}, {"committed", a.Committed}, {"artifact", a.ArtifactName}, {"version", a.Version},
-				{"orchestrator", a.Orchestrator}, {"platform", a.Platform}, {"manifests", a.Manifests},
-			}
-			if a.Statement != nil {
-				rows = append(rows, []string{"statement", statementText(a.Statement)})
-			}
-			for _, id := range a.Kept {
-				rows = append(rows, []string{"kept", id})
-			}
-			if d := a.Deployment; d != nil {
-				rows = append(rows, []string{"deploying", fmt.Sprintf("%s, %s since %s", d.ArtifactName, d.Phase, when(d.Updated))})
-			}
-			if a.Problem != "" {
-				rows = append(rows, []string{"problem", device.OneLine(a.Problem)})
-			}
-			for _, c := range a.Components {
-				rows = append(rows, []string{c.Type, c.URL + " " + c.Digest.String()})
-			}
-			rows = slices.DeleteFunc(rows, func(r []string) bool { return r[1] == "" })
-			return p.table("application\t"+a.Name, rows)
-		},
+		RunE:              func(_ *cobra.Command, args []string) error { return p.show(args[0]) },
 	}
+}
+
+// show prints what the store has of an application.
+func (p *program) show(app string) error {
+	a, err := p.viewer().Document(p.config.OpenStore(), app)
+	if err != nil {
+		return err
+	}
+	if p.json {
+		return p.printJSON(a)
+	}
+	rows := [][]string{
+		{"state", stateText(a)}, {"release", a.Release}, {"committed", a.Committed}, {"artifact", a.ArtifactName}, {"version", a.Version},
+		{"orchestrator", a.Orchestrator}, {"platform", a.Platform}, {"manifests", a.Manifests},
+	}
+	if a.Statement != nil {
+		rows = append(rows, []string{"statement", statementText(a.Statement)})
+	}
+	for _, id := range a.Kept {
+		rows = append(rows, []string{"kept", id})
+	}
+	if d := a.Deployment; d != nil {
+		rows = append(rows, []string{"deploying", fmt.Sprintf("%s, %s since %s", d.ArtifactName, d.Phase, when(d.Updated))})
+	}
+	if a.Problem != "" {
+		rows = append(rows, []string{"problem", device.OneLine(a.Problem)})
+	}
+	for _, c := range a.Components {
+		rows = append(rows, []string{c.Type, c.URL + " " + c.Digest.String()})
+	}
+	rows = slices.DeleteFunc(rows, func(r []string) bool { return r[1] == "" })
+	return p.table("application\t"+a.Name, rows)
 }
 
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") }

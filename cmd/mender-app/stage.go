@@ -23,17 +23,27 @@ import (
 )
 
 func (p *program) stageCommand() *cobra.Command {
+	return noun(cobra.Command{
+		Use:   "stage",
+		Short: "Keep artifacts on this device, to be installed later",
+		Long: `Keeps artifacts on this device that "mender-app install --staged APP" installs later,
+without a network.`,
+		Example: "  mender-app stage add https://example.com/shop-2.mender\n  mender-app stage list",
+	}, p.stageAddCommand(), p.stageAddCommand(), p.stageListCommand(), p.stageRmCommand())
+}
+
+func (p *program) stageAddCommand() *cobra.Command {
 	var o stageOptions
 	var source sourceOption
 	cmd := &cobra.Command{
-		Use:   "stage FILE|URL",
+		Use:   "add FILE|URL",
 		Short: "Put an artifact onto this device, to be installed later",
 		Long: `Reads the artifact in FILE or at an https URL to its end, and keeps it in the store.
 "mender-app install --staged APP" installs it, without a network.
 
 The artifact must be signed as "mender-app install" demands it, its checksums must be
 right, its metadata and its policy readable, and it must be for this device's type.
-Whether it may be installed is not asked: "mender-app staged" tells. An artifact of the
+Whether it may be installed is not asked: "mender-app stage list" tells. An artifact of the
 same application and artifact's name is replaced.
 
 --load also loads its images beside what runs, from content that was checked, so that
@@ -44,9 +54,9 @@ beside what runs.
 
 All staged artifacts together, with what is loaded of them, have at most staging_mib of
 mender-app.conf, and staging_free_mib stay free on the file system. To make room, the
-artifacts that have been staged longest are removed. A download that was interrupted goes on with the same
-command. While another call uses the store, stage exits with 75.`,
-		Example: "  mender-app stage shop-2.mender\n  mender-app stage --load https://example.com/shop-2.mender",
+artifacts that have been staged longest are removed. A download that was interrupted
+goes on with the same command. While another call uses the store, the exit code is 75.`,
+		Example: "  mender-app stage add shop-2.mender\n  mender-app stage add --load https://example.com/shop-2.mender",
 		Args:    source.Args(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, err := source.Read(p.stdin, args)
@@ -157,21 +167,21 @@ func listStaged(c *device.Config) ([]view.Staged, error) {
 	return view.ListStaged(c.OpenStore(), c.StagingArea(), "")
 }
 
-func (p *program) stagedCommand() *cobra.Command {
+func (p *program) stageListCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "staged",
+		Use:   "list",
 		Short: "List the artifacts that are staged, and whether they would be installed",
-		Long: `Lists what "mender-app stage" has put onto this device: the newest version of each
+		Long: `Lists what "mender-app stage add" has put onto this device: the newest version of each
 application first, how it compares with the installed one, and whether it would be
 installed now. That asks the policies, the sub-module and what else "mender-app check"
 asks of an artifact that is not here as a whole; check --staged says more.
 
-STATE is "loaded" after stage --load, with the space that the images take in the engine as
+STATE is "loaded" after stage add --load, with the space that the images take in the engine as
 the artifact announces it; layers that something else has take none.
 
 A damaged artifact is named by the beginning of its digest. It is never installed, and
-"mender-app unstage" removes it.`,
-		Example: "  mender-app staged\n  mender-app staged --json | jq '.[] | select(.allowed) | .artifact_name'",
+"mender-app stage rm" removes it.`,
+		Example: "  mender-app stage list\n  mender-app stage list --json | jq '.[] | select(.allowed) | .artifact_name'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := listStaged(p.config)
@@ -237,17 +247,17 @@ func (p *program) stagedRefusal(ctx context.Context, l *view.Staged) string {
 	return strings.Join(why, "; ")
 }
 
-func (p *program) unstageCommand() *cobra.Command {
+func (p *program) stageRmCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:   "unstage NAME",
+		Use:   "rm NAME",
 		Short: "Remove a staged artifact",
 		Long: `Removes the staged artifact with this artifact's name, or the one whose digest begins
-so (8 digits at least), as "mender-app staged" shows them, and those of its images that
+so (8 digits at least), as "mender-app stage list" shows them, and those of its images that
 are loaded and that nothing else needs. What is installed stays; if it
 is the release of this artifact, "mender-app reconcile" may bring an older staged one back
 (downgrades.automatic of its policy).
-While another call uses the store, unstage exits with 75.`,
-		Example: "  mender-app unstage shop-2",
+While another call uses the store, the exit code is 75.`,
+		Example: "  mender-app stage rm shop-2",
 		Args:    cobra.ExactArgs(1),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			c, err := device.Load()
@@ -285,7 +295,7 @@ While another call uses the store, unstage exits with 75.`,
 				}
 				return p.printResult(map[string]string{"artifact_name": found[0].ArtifactName, "digest": found[0].Digest.String()}, "%s is no longer staged", found[0].Name())
 			default:
-				return fmt.Errorf("%w: %d staged artifacts are called %s: give the digest that mender-app staged shows", device.ErrUsage, len(found), args[0])
+				return fmt.Errorf("%w: %d staged artifacts are called %s: give the digest that mender-app stage list shows", device.ErrUsage, len(found), args[0])
 			}
 		},
 	}

@@ -22,7 +22,7 @@ import (
 )
 
 func (p *program) statusCommand() *cobra.Command {
-	var watch bool
+	var watch, stored, health bool
 	cmd := &cobra.Command{
 		Use:   "status [APP]",
 		Short: "Show what runs and how it is; exit with 6 if something is not healthy",
@@ -34,12 +34,25 @@ the sub-module; one without the feature "status" tells only the health of the wh
 application.
 
 The health of a service is healthy, starting, unhealthy (it runs, and something is
-wrong), down (it should run, and does not) or done (it had one job, and has done it).`,
-		Example:           "  mender-app status\n  mender-app status shop --watch\n  mender-app status --json || echo something is wrong",
+wrong), down (it should run, and does not) or done (it had one job, and has done it).
+
+Shorter views: --health prints one line for each application. --stored asks no engine:
+it lists the applications from the store, with the release that runs or should run (while
+an update waits for its commit, the new one), or prints what the store has of APP.`,
+		Example:           "  mender-app status\n  mender-app status shop --watch\n  mender-app status --health --json || echo something is wrong\n  mender-app status --stored",
 		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			if watch {
+			switch views := set(watch, stored, health); {
+			case views > 1:
+				return wrongUsage(cmd, errors.New("give one of --watch, --stored and --health"), "")
+			case stored && len(names) == 0:
+				return p.list()
+			case stored:
+				return p.show(names[0])
+			case health:
+				return p.health(cmd.Context(), names)
+			case watch:
 				return p.watchStatus(cmd.Context(), names)
 			}
 			list, err := p.status(cmd.Context(), names)
@@ -56,8 +69,20 @@ wrong), down (it should run, and does not) or done (it had one job, and has done
 			return errors.Join(wrong, err)
 		},
 	}
+	cmd.Flags().BoolVar(&health, "health", false, "print only the state and the health of each application")
+	cmd.Flags().BoolVar(&stored, "stored", false, "print what the store has, and ask no engine: a list, or the details of APP")
 	cmd.Flags().BoolVar(&watch, "watch", false, "print it again whenever it changes, until Ctrl-C; JSON on one line each")
 	return cmd
+}
+
+// set is how many options are set.
+func set(options ...bool) (n int) {
+	for _, o := range options {
+		if o {
+			n++
+		}
+	}
+	return n
 }
 
 // status looks at one application or at all. The list is nil if nothing could be
