@@ -25,6 +25,7 @@ const (
 	FeatureSecrets  = "secrets/1"  // files of the manifests are encrypted to keys of devices
 	FeatureFiles    = "files/1"    // components that are files, not images
 	FeatureContent  = "content/1"  // images that are not in the payload: devices fetch them by their digests
+	FeatureReach    = "reach/1"    // the statement says what the artifact does beside its payload
 )
 
 // Metadata is the metadata of an App Artifact. The shell reference has the fields

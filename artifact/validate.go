@@ -38,7 +38,7 @@ const (
 
 // Features are the features that this reader has. It refuses an artifact that
 // requires others.
-var Features = []string{FeatureDelta, FeatureVariants, FeaturePolicy, FeatureSecrets, FeatureFiles, FeatureContent}
+var Features = []string{FeatureDelta, FeatureVariants, FeaturePolicy, FeatureSecrets, FeatureFiles, FeatureContent, FeatureReach}
 
 // ParseMetadata reads and validates metadata. warnings are lines for the log: they
 // name the variables that were dropped because no artifact may set them. The error

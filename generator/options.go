@@ -131,6 +131,9 @@ func (s *Signing) PublicKey() crypto.PublicKey {
 	return s.Public
 }
 
+// signs reports whether somebody signs.
+func (s *Signing) signs() bool { return s.Key != nil || s.Sign != nil }
+
 // options are the options of mender.Write that say who signs.
 func (s *Signing) options() mender.Options {
 	return mender.Options{Key: s.Key, Sign: s.Sign, Public: s.Public}

@@ -18,10 +18,6 @@ import (
 
 // write writes the artifact and its reports beside their paths.
 func (r *run) write(ctx context.Context, p *plan, out *payload) error {
-	meta, err := r.metadata(p, out)
-	if err != nil {
-		return err
-	}
 	a := &r.Artifact
 	spec := mender.Spec{
 		Name:          a.Name,
@@ -33,7 +29,6 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 		PayloadType:   mender.PayloadTypeApp,
 		Provides:      map[string]string{},
 		Depends:       map[string][]string{},
-		MetaData:      meta,
 	}
 	if !a.Software.NoVersion {
 		spec.Provides[a.Software.VersionKey()] = a.Software.Version
@@ -50,8 +45,18 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 		}
 	}
 	maps.Copy(spec.Provides, a.Provides)
-	maps.Copy(spec.Depends, p.Depends)
 	maps.Copy(spec.Depends, a.Depends)
+	// What a delta depends on because of its bases is how the release travels, so the
+	// statement does not say it: the device checks the bases.
+	var err error
+	if spec.MetaData, err = r.metadata(p, out, statement.ReachToWrite(&spec)); err != nil {
+		return err
+	}
+	for key, values := range p.Depends {
+		if _, given := spec.Depends[key]; !given {
+			spec.Depends[key] = values
+		}
+	}
 	for _, f := range []struct{ name, path string }{{artifact.ImagesPayload, out.images}, {artifact.ManifestsPayload, out.manifests}} {
 		if f.path == "" {
 			continue
@@ -117,7 +122,7 @@ func fileOf(name, path string) (mender.File, error) {
 	return mender.File{Name: name, Size: info.Size(), Open: func() (io.ReadCloser, error) { return os.Open(path) }}, nil
 }
 
-func (r *run) metadata(p *plan, out *payload) ([]byte, error) {
+func (r *run) metadata(p *plan, out *payload, reach *statement.Reach) ([]byte, error) {
 	app := &r.Application
 	m := &artifact.Metadata{
 		Version:            p.Version,
@@ -170,11 +175,16 @@ func (r *run) metadata(p *plan, out *payload) ([]byte, error) {
 	if len(p.files) > 0 && m.Version == artifact.VersionCurrent {
 		m.Requires = append(m.Requires, artifact.FeatureFiles)
 	}
+	about := statement.Of(m, out.digest)
+	if r.Artifact.Signing.signs() && !r.lacks(artifact.FeatureReach) {
+		about.Reach = reach
+		m.Requires = append(m.Requires, artifact.FeatureReach)
+	}
 	if err := r.checkRequired(m.Requires); err != nil {
 		return nil, err
 	}
 	var err error
-	if m.Statement, err = statement.Sign(statement.Of(m, out.digest), r.Artifact.Signing.options()); err != nil {
+	if m.Statement, err = statement.Sign(about, r.Artifact.Signing.options()); err != nil {
 		return nil, err
 	}
 	b, err := m.Encode()

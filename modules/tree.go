@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/mender-app/mender-app/artifact/mender"
 )
 
 // maxValue bounds a plain value of the tree, and maxJSON a JSON document of
@@ -88,23 +90,29 @@ func (t *Tree) MetaData() ([]byte, error) {
 
 // Provides is what the client records when it commits the payload; nil if there is
 // nothing, or if it is larger than 64 KiB or cannot be read.
-func (t *Tree) Provides() map[string]string { return t.typeInfo().Provides }
-
-// ClearsProvides are patterns of what the client then removes from its records; nil as for
-// Provides.
-func (t *Tree) ClearsProvides() []string { return t.typeInfo().Clears }
-
-type typeInfo struct {
-	Provides map[string]string `json:"artifact_provides"`
-	Clears   []string          `json:"clears_artifact_provides"`
-}
-
-func (t *Tree) typeInfo() (info typeInfo) {
+func (t *Tree) Provides() map[string]string {
+	var info struct {
+		Provides map[string]string `json:"artifact_provides"`
+	}
 	data, err := readBounded(filepath.Join(t.dir, "header", "type-info"), maxValue)
 	if err != nil || json.Unmarshal(data, &info) != nil {
-		return typeInfo{}
+		return nil
 	}
-	return info
+	return info.Provides
+}
+
+// Header is what the artifact says of itself beside its payload: header-info and type-info.
+// State scripts are not in it: the client does not pass them on.
+func (t *Tree) Header() (*mender.Header, error) {
+	info, err := readBounded(filepath.Join(t.dir, "header", "header-info"), maxJSON)
+	if err != nil {
+		return nil, err
+	}
+	typ, err := readBounded(filepath.Join(t.dir, "header", "type-info"), maxJSON)
+	if err != nil {
+		return nil, err
+	}
+	return mender.ParseHeader(info, typ)
 }
 
 // Files returns the directory with the payload's files, if the client stored them

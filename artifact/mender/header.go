@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 	"github.com/mender-app/mender-app/artifact/strictjson"
 )
@@ -69,6 +70,17 @@ func (r *Reader) headerMember(tr io.Reader, m *tar.Header, found map[string][]by
 				return err
 			}
 			r.header.Scripts = append(r.header.Scripts, script)
+			sum := sha256.New()
+			if _, err := io.Copy(sum, tr); err != nil {
+				return err
+			}
+			if r.header.ScriptSums == nil {
+				r.header.ScriptSums = make(map[string]digest.Digest)
+			}
+			if _, ok := r.header.ScriptSums[script]; ok {
+				return fmt.Errorf("%w: %s is there twice", ErrFormat, m.Name)
+			}
+			r.header.ScriptSums[script] = digest.OfHash(sum)
 		}
 		return nil // not needed here
 	}
@@ -81,6 +93,16 @@ func (r *Reader) headerMember(tr io.Reader, m *tar.Header, found map[string][]by
 	b, err := io.ReadAll(tr)
 	found[m.Name] = b
 	return err
+}
+
+// ParseHeader reads header-info and type-info of an artifact, which the Mender client also
+// gives to update modules. The header has what these two documents say, and nothing else.
+func ParseHeader(headerInfo, typeInfo []byte) (*Header, error) {
+	var r Reader
+	if err := r.parseHeader(map[string][]byte{nameInfo: headerInfo, nameTypeInfo: typeInfo}); err != nil {
+		return nil, err
+	}
+	return &r.header, nil
 }
 
 func (r *Reader) parseHeader(found map[string][]byte) error {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
 	"github.com/mender-app/mender-app/artifact/internal/xz"
 	"github.com/mender-app/mender-app/artifact/strictjson"
@@ -58,6 +59,8 @@ type Header struct {
 	// nil without keys.
 	SignedBy crypto.PublicKey
 	Scripts  []string // names of the state scripts it brings
+	// ScriptSums are the SHA-256 of the state scripts, by their names.
+	ScriptSums map[string]digest.Digest
 
 	HeaderInfo  []byte // the JSON as it is in the artifact
 	TypeInfo    []byte // the JSON as it is in the artifact

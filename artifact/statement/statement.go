@@ -31,6 +31,7 @@ type Statement struct {
 	Policy       digest.Digest     `json:"policy,omitempty"` // of the policy's JSON as it is in the metadata
 	Components   []Component       `json:"components"`       // sorted by URL, then by digest
 	Manifests    digest.Digest     `json:"manifests"`        // as artifact.ReadManifests returns it
+	Reach        *Reach            `json:"reach,omitempty"`  // nil: it says nothing of it, as before version 1.0
 }
 
 // Component is one component of the release.

@@ -333,7 +333,7 @@ func ExampleParse() {
 func TestFormat(t *testing.T) {
 	doc, err := os.ReadFile("../FORMAT.md")
 	require.NoError(t, err)
-	for heading, v := range map[string]any{"Statement fields": Statement{}, "Statement component fields": Component{}} {
+	for heading, v := range map[string]any{"Statement fields": Statement{}, "Statement component fields": Component{}, "Statement reach fields": Reach{}} {
 		_, text, ok := strings.Cut(string(doc), "### "+heading+"\n")
 		require.True(t, ok, heading)
 		text, _, _ = strings.Cut(text, "\n#")
@@ -342,7 +342,7 @@ func TestFormat(t *testing.T) {
 			name, _, _ := strings.Cut(reflect.TypeOf(v).Field(i).Tag.Get("json"), ",")
 			want = append(want, name)
 		}
-		for _, m := range regexp.MustCompile("(?m)^\\| `([a-z]+)` \\|").FindAllStringSubmatch(text, -1) {
+		for _, m := range regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\|").FindAllStringSubmatch(text, -1) {
 			got = append(got, m[1])
 		}
 		require.Equal(t, want, got, "%s, in this order", heading)

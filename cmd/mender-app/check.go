@@ -126,7 +126,7 @@ func (p *program) foresee(ctx context.Context, in io.Reader, o foreseeOptions) (
 			return nil, err
 		}
 	}
-	e.Trust = p.config.Signatures.TrustWithin(signer, device.ReachSeen(reader.Header()))
+	e.Trust = p.config.Signatures.TrustWithin(signer, device.ReachOf(reader.Header()))
 	manifests := deploy.Manifests{Lacking: "they are not at hand: check the file"}
 	switch {
 	case signature != nil:

@@ -311,7 +311,7 @@ func (from *restoring) check(ctx context.Context, h *mender.Header) error {
 		return err
 	}
 	e := from.p.engine()
-	e.Trust = from.p.config.Signatures.TrustWithin("", device.ReachSeen(h))
+	e.Trust = from.p.config.Signatures.TrustWithin("", device.ReachSeen(h, nil))
 	found, err := e.Check(ctx, h.Name, meta, deploy.Manifests{Lacking: "they come with the data"})
 	if err != nil {
 		return err
@@ -332,6 +332,7 @@ func (from *restoring) install(ctx context.Context, reader *mender.Reader, s *ba
 		return err
 	}
 	defer release()
+	c.Restores = true
 	c.Loaded = func(ctx context.Context) error {
 		if err := r.End(); err != nil { // it is what was verified
 			return err

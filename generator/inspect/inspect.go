@@ -68,7 +68,7 @@ const (
 )
 
 // SignedStatement is what the maker of the application signed. It agrees with
-// the metadata and the manifests.
+// the metadata, the manifests and the header.
 type SignedStatement struct {
 	Signature Signature           `json:"signature"` // Verified by a given key, or Unverified
 	Text      statement.Statement `json:"text"`
@@ -178,7 +178,10 @@ func (i *inspection) header(h *mender.Header, keys []crypto.PublicKey) error {
 	if slices.ContainsFunc(keys, s.SignedBy) {
 		d.Statement.Signature = Verified
 	}
-	return s.Check(m)
+	if err := s.Check(m); err != nil || s.Reach == nil {
+		return err
+	}
+	return s.Reach.Covers(statement.ReachOf(h))
 }
 
 func (i *inspection) file(ctx context.Context, name string, r io.Reader) error {

@@ -63,7 +63,8 @@ func (m *Maker) Make(ctx context.Context) (*mender.Spec, error) {
 		return nil, err
 	}
 	meta.Sizes.ManifestsPayload, meta.Sizes.Manifests = written.Payload, written.Files
-	if err := m.signed(meta, written.Digest); err != nil {
+	reach, err := m.signed(meta, written.Digest)
+	if err != nil {
 		return nil, err
 	}
 	text, err := meta.Encode()
@@ -80,6 +81,10 @@ func (m *Maker) Make(ctx context.Context) (*mender.Spec, error) {
 	} else if r.Version != "" {
 		spec.Provides[key+"application_version"] = r.Version
 	}
+	if reach != nil { // the device compares them
+		spec.Provides, spec.ClearsProvides, spec.Group = reach.Provides, reach.Clears, reach.Group
+		spec.Depends, spec.DependsNames, spec.DependsGroups = reach.Depends, reach.DependsNames, reach.DependsGroups
+	}
 	for _, p := range []string{images, path} {
 		st, err := os.Stat(p)
 		if err != nil {
@@ -90,10 +95,11 @@ func (m *Maker) Make(ctx context.Context) (*mender.Spec, error) {
 	return spec, nil
 }
 
-// signed adds the policy, the maker's statement and the required features.
-func (m *Maker) signed(meta *artifact.Metadata, manifests digest.Digest) (err error) {
+// signed adds the policy, the maker's statement and the required features. It returns what
+// the statement says of the artifact; nil if it does not.
+func (m *Maker) signed(meta *artifact.Metadata, manifests digest.Digest) (reach *statement.Reach, err error) {
 	if meta.Policy, err = compact(m.Release.Policy); err != nil {
-		return err
+		return nil, err
 	}
 	if meta.Policy != nil {
 		meta.Requires = append(meta.Requires, artifact.FeaturePolicy)
@@ -106,7 +112,7 @@ func (m *Maker) signed(meta *artifact.Metadata, manifests digest.Digest) (err er
 	}
 	text, err := compact(m.Release.Statement)
 	if err != nil || text == nil {
-		return err
+		return nil, err
 	}
 	signed, err := statement.Parse(text)
 	if err == nil {
@@ -117,10 +123,13 @@ func (m *Maker) signed(meta *artifact.Metadata, manifests digest.Digest) (err er
 	}
 	if err != nil {
 		m.Warn(fmt.Sprintf("%s does not match what its maker signed and is backed up without the statement: %v", m.App.Name, err))
-		return nil
+		return nil, nil
 	}
 	meta.Statement = text
-	return nil
+	if signed.Reach != nil {
+		meta.Requires = append(meta.Requires, artifact.FeatureReach)
+	}
+	return signed.Reach, nil
 }
 
 // compact restores the artifact's form of JSON: the store's files are indented.

@@ -138,6 +138,21 @@ func TestMaker(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, signed.SignedBy(key.Public()))
 
+	// The header has what the statement says of it, or a device would refuse the backup.
+	about := statement.Of(meta, sum)
+	about.Reach = &statement.Reach{
+		Provides: map[string]string{"data-partition.shop.application_version": "1.0"}, Clears: []string{"data-partition.shop.*"}, DeviceTypes: []string{"other", spec.DeviceTypes[0]},
+		Depends: map[string][]string{"rootfs-image.version": {"5"}}, DependsNames: []string{"shop-1"},
+	}
+	r.Statement, err = statement.Sign(about, mender.Options{Key: key})
+	require.NoError(t, err)
+	require.NoError(t, a.PutRelease(r))
+	spec, err = maker().Make(t.Context())
+	require.NoError(t, err)
+	require.Empty(t, warned)
+	require.NoError(t, about.Reach.Covers(statement.ReachToWrite(spec)))
+	require.Contains(t, read(spec).Requires, artifact.FeatureReach)
+
 	require.NoError(t, os.WriteFile(filepath.Join(a.ReleaseManifests(r.ID), "docker-compose.yml"), []byte("services: {web: {}}\n"), 0o644))
 	spec, err = maker().Make(t.Context())
 	require.NoError(t, err)

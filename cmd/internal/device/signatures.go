@@ -235,21 +235,43 @@ func MayReplace(keys []Trusted, signer crypto.PublicKey, application string) err
 	return fmt.Errorf("%w: the key %s may not sign for application %q, only for %s", client.ErrRefused, name, application, strings.Join(may, ", "))
 }
 
-// Reach is what an artifact changes beside its payload: what the client records of the device,
-// and state scripts.
+// Reach is what an artifact does beside its payload, as far as it is seen.
 type Reach struct {
-	Provides map[string]string
-	Clears   []string // patterns
-	Group    string
-	Scripts  []string
+	*statement.Reach
+	Scripts bool  // the state scripts are seen too
+	Err     error // why it is not known
 }
 
-// ReachSeen is what the update module sees of it, whoever calls it.
-func ReachSeen(h *mender.Header) Reach { return Reach{Provides: h.Provides, Clears: h.ClearsProvides} }
-
 // ReachOf is the reach of an artifact.
-func ReachOf(h *mender.Header) Reach {
-	return Reach{Provides: h.Provides, Clears: h.ClearsProvides, Group: h.Group, Scripts: h.Scripts}
+func ReachOf(h *mender.Header) Reach { return Reach{Reach: statement.ReachOf(h), Scripts: true} }
+
+// ReachSeen is what an update module sees of it: no state scripts.
+func ReachSeen(h *mender.Header, err error) Reach {
+	if err != nil {
+		return Reach{Err: err}
+	}
+	seen := statement.ReachOf(h)
+	seen.Scripts = nil
+	return Reach{Reach: seen}
+}
+
+// stated refuses an artifact that does something else than its statement says. A statement
+// without a reach says nothing of it.
+func (r Reach) stated(st *statement.Signed) error {
+	if st == nil || st.Reach == nil {
+		return nil
+	}
+	if r.Err != nil {
+		return fmt.Errorf("%w: what the artifact provides is not known: %w", client.ErrRefused, r.Err)
+	}
+	said := *st.Reach
+	if !r.Scripts {
+		said.Scripts = nil
+	}
+	if err := said.Covers(r.Reach); err != nil {
+		return fmt.Errorf("%w: %w: the artifact was changed after its maker had signed it; take the one that app-gen made", client.ErrRefused, err)
+	}
+	return nil
 }
 
 // outside says what of it is not about an application alone; "" for nothing.
@@ -273,7 +295,7 @@ func (r Reach) outside(application string) string {
 	switch {
 	case r.Group != "":
 		return "it sets the artifact group " + clip.Text(r.Group)
-	case len(r.Scripts) > 0:
+	case len(r.Reach.Scripts) > 0:
 		return "it has state scripts"
 	}
 	return ""
@@ -290,6 +312,9 @@ func within(keys []Trusted, signer crypto.PublicKey, application string, r Reach
 			return nil
 		}
 	}
+	if r.Err != nil {
+		return fmt.Errorf("%w: what the artifact provides is not known: %w", client.ErrRefused, r.Err)
+	}
 	if what := r.outside(application); what != "" {
 		return fmt.Errorf("%w: %s, and the key that signed it is bound to applications: it may only provide and clear FILESYSTEM.%s.NAME", client.ErrRefused, what, application)
 	}
@@ -305,11 +330,16 @@ func MayInstall(keys []Trusted, h *mender.Header, application string) error {
 	return within(keys, h.SignedBy, application, ReachOf(h))
 }
 
-// TrustWithin is Trust, and refuses what is not of the application alone if keys are bound.
+// TrustWithin is Trust, and refuses an artifact that does beside its payload what its
+// statement does not say, or, if keys are bound, what is not of the application alone.
 func (s Signatures) TrustWithin(artifactSigner string, r Reach) func(application string, st *statement.Signed) error {
 	trust := s.Trust(artifactSigner)
 	return func(application string, st *statement.Signed) error {
-		if err := trust(application, st); err != nil || !s.Bound {
+		err := trust(application, st)
+		if err == nil {
+			err = r.stated(st)
+		}
+		if err != nil || !s.Bound {
 			return err
 		}
 		keys, err := ReadKeys(s.Keys)

@@ -148,7 +148,7 @@ func (s *stagedArtifacts) artifact(r *mender.Reader, keys []Trusted) (*openedArt
 			return nil, err
 		}
 	}
-	return &openedArtifact{deploy.StagedArtifact{Meta: meta, Provides: h.Provides, Payload: stagedPayload{r}, Trust: s.c.Signatures.Trust(signer)}, len(h.Scripts) > 0}, nil
+	return &openedArtifact{deploy.StagedArtifact{Meta: meta, Provides: h.Provides, Payload: stagedPayload{r}, Trust: s.c.Signatures.TrustWithin(signer, ReachOf(h))}, len(h.Scripts) > 0}, nil
 }
 
 // stagedPayload gives the files of an artifact's payload.

@@ -191,28 +191,32 @@ func (a Artifact) Write(path string) error {
 	}
 	m.Sizes.ImagesPayload, m.Sizes.ManifestsPayload, m.Sizes.Manifests = iw.UnpackedSize(), size.Payload, size.Files
 	slices.Sort(m.Images)
-	if m.Statement, err = statement.Sign(statement.Of(m, size.Digest), mender.Options{Key: a.Key}); err != nil {
-		return err
-	}
-	meta, err := m.Encode()
-	if err != nil {
-		return err
-	}
 	key := "data-partition." + a.App
 	open := func(b []byte) func() (io.ReadCloser, error) {
 		return func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b)), nil }
 	}
-	var out bytes.Buffer
-	err = mender.Write(&out, mender.Spec{
+	spec := mender.Spec{
 		Name: a.Name, DeviceTypes: []string{deviceType}, PayloadType: mender.PayloadTypeApp,
 		Provides:       map[string]string{key + ".version": strings.TrimPrefix(a.Name, a.App+"-")},
-		ClearsProvides: []string{key + ".*"}, Depends: a.Depends, MetaData: meta,
+		ClearsProvides: []string{key + ".*"}, Depends: a.Depends,
 		Files: []mender.File{
 			{Name: artifact.ImagesPayload, Size: int64(images.Len()), Open: open(images.Bytes())},
 			{Name: artifact.ManifestsPayload, Size: int64(manifests.Len()), Open: open(manifests.Bytes())},
 		},
-	}, mender.Options{Key: a.Key})
-	if err != nil {
+	}
+	if a.Key != nil {
+		m.Requires = append(m.Requires, artifact.FeatureReach)
+	}
+	about := statement.Of(m, size.Digest)
+	about.Reach = statement.ReachToWrite(&spec)
+	if m.Statement, err = statement.Sign(about, mender.Options{Key: a.Key}); err != nil {
+		return err
+	}
+	if spec.MetaData, err = m.Encode(); err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := mender.Write(&out, spec, mender.Options{Key: a.Key}); err != nil {
 		return err
 	}
 	return os.WriteFile(path, out.Bytes(), 0o644)

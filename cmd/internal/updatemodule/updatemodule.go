@@ -190,7 +190,7 @@ func work(c *device.Config, state modules.State, tree *modules.Tree, orchestrate
 		if err != nil {
 			return err
 		}
-		e.Trust = c.Signatures.TrustWithin(signer, device.Reach{Provides: tree.Provides(), Clears: tree.ClearsProvides()})
+		e.Trust = c.Signatures.TrustWithin(signer, device.ReachSeen(tree.Header()))
 		err = e.Handle(ctx, state, tree)
 		if err == nil && state == modules.ArtifactInstall && byMender && !orchestrated && !commitsAtOnce(c, tree, os.Getppid()) {
 			// With the shell reference, an installation was final.

@@ -22,7 +22,7 @@ import (
 
 // restated writes an artifact again with other metadata, signed with a key: what the
 // holder of a key that the Mender client trusts can do.
-func restated(t *testing.T, file string, key crypto.Signer, change func(*artifact.Metadata)) {
+func restated(t *testing.T, file string, key crypto.Signer, change func(*artifact.Metadata), header ...func(*container.Spec)) {
 	t.Helper()
 	f, err := os.Open(file)
 	require.NoError(t, err)
@@ -48,6 +48,9 @@ func restated(t *testing.T, file string, key crypto.Signer, change func(*artifac
 	}
 	m := metaOf(t, file)
 	change(m)
+	for _, change := range header {
+		change(&spec)
+	}
 	spec.MetaData, err = m.Encode()
 	require.NoError(t, err)
 	var out bytes.Buffer
@@ -98,9 +101,16 @@ func TestStatements(t *testing.T) {
 	}
 	require.NoError(t, os.WriteFile(d.Path("/etc/mender/mender-app.conf"), conf, 0o644))
 	require.NoError(t, os.WriteFile(d.Path("/etc/mender/mender.conf"), []byte(`{"ArtifactVerifyKey": "/etc/mender/fleet.pub"}`), 0o644))
-	edited := func(file string, change func(*artifact.Metadata)) string {
-		restated(t, file, keys["fleet"], change)
+	edited := func(file string, change func(*artifact.Metadata), header ...func(*container.Spec)) string {
+		restated(t, file, keys["fleet"], change, header...)
 		return file
+	}
+	provides := func(file, key string) string {
+		as := d.Share(key + ".mender")
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(as, data, 0o644))
+		return edited(as, func(*artifact.Metadata) {}, func(s *container.Spec) { s.Provides[key] = "9" })
 	}
 	same := func(*artifact.Metadata) {}
 	whole := func(version, key string) string {
@@ -131,6 +141,9 @@ func TestStatements(t *testing.T) {
 		edited(whole("2", ""), same):     "no signed statement, but keys are bound to applications",
 		edited(whole("2", "till"), same): `till.pub may not sign for application "shop", only for till*`,
 		edited(whole("2", "fleet"), func(m *artifact.Metadata) { m.Statement = first }): `it is about version "1", and the artifact has "2"`,
+		// What the client would record of the system and of others is signed too.
+		provides(whole("3", "shop"), "rootfs-image.version"):         `the artifact's provides "rootfs-image.version" is not what it says`,
+		provides(whole("3", "shop"), "data-partition.kiosk.version"): `the artifact's provides "data-partition.kiosk.version" is not what it says`,
 	}
 	for file := range refused {
 		e2e.MenderFails(t, d, "install", file)
