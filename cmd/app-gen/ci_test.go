@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -8,16 +9,12 @@ import (
 	"encoding/pem"
 	"fmt"
 	"go/version"
-	"io"
 	"maps"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -28,6 +25,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/mender-app/mender-app/generator/gentest"
+	"github.com/mender-app/mender-app/generator/places/placestest"
 )
 
 const ci = "../../packaging/ci"
@@ -84,8 +82,10 @@ func readYAML(t *testing.T, name string, into any) {
 	require.NoError(t, yaml.Unmarshal(text, into))
 }
 
-// The last step of the GitHub Action, run with the environment that the Action gives it.
-func TestGitHubAction(t *testing.T) {
+// gitHub is the last step of the GitHub Action, with the environment that the Action gives it
+// for inputs.
+func gitHub(t *testing.T, dir string, given map[string]string) (script string, env map[string]string) {
+	t.Helper()
 	var action struct {
 		Inputs  map[string]struct{ Default string }
 		Outputs map[string]struct{ Value string }
@@ -97,21 +97,10 @@ func TestGitHubAction(t *testing.T) {
 		}
 	}
 	readYAML(t, "action.yml", &action)
-	dir := applicationIn(t)
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	public, err := x509.MarshalPKIXPublicKey(key.Public())
-	require.NoError(t, err)
-	given := map[string]string{
-		"name": "shop-1", "directory": "app",
-		"key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
-	}
 	step := action.Runs.Steps[len(action.Runs.Steps)-1]
 	path, err := filepath.Abs(ci)
 	require.NoError(t, err)
-	env := map[string]string{"GITHUB_ACTION_PATH": path, "GITHUB_OUTPUT": filepath.Join(dir, "output")}
+	env = map[string]string{"GITHUB_ACTION_PATH": path, "GITHUB_OUTPUT": filepath.Join(dir, "output")}
 	input := regexp.MustCompile(`^\$\{\{ inputs\.(\w+) \}\}$`)
 	for name, value := range step.Env {
 		m := input.FindStringSubmatch(value)
@@ -124,8 +113,22 @@ func TestGitHubAction(t *testing.T) {
 	}
 	require.Len(t, step.Env, len(action.Inputs))
 	require.Equal(t, "${{ steps."+step.ID+".outputs.artifacts }}", action.Outputs["artifacts"].Value)
+	return step.Run, env
+}
 
-	out, err := inCI(t, dir, step.Run, env)
+func TestGitHubAction(t *testing.T) {
+	dir := applicationIn(t)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	private, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	public, err := x509.MarshalPKIXPublicKey(key.Public())
+	require.NoError(t, err)
+	script, env := gitHub(t, dir, map[string]string{
+		"name": "shop-1", "directory": "app",
+		"key": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})),
+	})
+	out, err := inCI(t, dir, script, env)
 	require.NoError(t, err, out)
 	output, err := os.ReadFile(filepath.Join(dir, "output"))
 	require.NoError(t, err)
@@ -137,8 +140,10 @@ func TestGitHubAction(t *testing.T) {
 	require.Regexp(t, `(?m)^signature: +verified$`, out)
 }
 
-// The job for GitLab, with the variables that it sets.
-func TestGitLabJob(t *testing.T) {
+// gitLab is the job for GitLab, with the variables that it sets. The paths of the cache are
+// those that it keeps.
+func gitLab(t *testing.T, known map[string]string) (script string, env map[string]string, cache []string) {
+	t.Helper()
 	var file map[string]struct {
 		Variables map[string]string
 		Script    []string
@@ -146,70 +151,39 @@ func TestGitLabJob(t *testing.T) {
 	}
 	readYAML(t, "gitlab.yml", &file)
 	job := file["app-gen"]
-	dir := applicationIn(t)
-	server := packages(t, "secret").URL
-	env := map[string]string{"APP_GEN_DIRECTORY": "app", "APP_GEN_OUTPUT": "made", "APP_GEN_FIRST": "true"}
+	env = map[string]string{}
 	for name, value := range job.Variables {
 		env[name] = os.Expand(value, func(v string) string {
-			known := map[string]string{"CI_PROJECT_NAME": "shop", "CI_COMMIT_TAG": "7", "CI_PROJECT_DIR": dir,
-				"CI_API_V4_URL": server, "CI_PROJECT_ID": "12", "CI_JOB_TOKEN": "secret"}
 			require.Contains(t, known, v)
 			return known[v]
 		})
 	}
-	out, err := inCI(t, dir, strings.Join(job.Script, "\n"), env)
+	return strings.Join(job.Script, "\n"), env, job.Cache.Paths
+}
+
+func TestGitLabJob(t *testing.T) {
+	dir := applicationIn(t)
+	script, env, cache := gitLab(t, map[string]string{"CI_PROJECT_NAME": "shop", "CI_COMMIT_TAG": "7", "CI_PROJECT_DIR": dir,
+		"CI_API_V4_URL": placestest.Web(t, "secret").URL, "CI_PROJECT_ID": "12", "CI_JOB_TOKEN": "secret"})
+	maps.Copy(env, map[string]string{"APP_GEN_DIRECTORY": "app", "APP_GEN_OUTPUT": "made", "APP_GEN_FIRST": "true"})
+	out, err := inCI(t, dir, script, env)
 	require.NoError(t, err, out)
 	require.FileExists(t, filepath.Join(dir, "app/releases/shop-7.mender"))
 	made, err := os.ReadFile(filepath.Join(dir, "made"))
 	require.NoError(t, err)
 	require.Equal(t, "app/releases/shop-7.mender\n", string(made))
-	require.DirExists(t, filepath.Join(dir, job.Cache.Paths[0]), "what the job caches is what app-gen keeps")
+	require.DirExists(t, filepath.Join(dir, cache[0]), "what the job caches is what app-gen keeps")
 }
 
-// packages serves files as a generic package registry does: PUT and GET with a token.
-func packages(t *testing.T, token string) *httptest.Server {
-	t.Helper()
-	var mu sync.Mutex
-	files := map[string][]byte{}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		mu.Lock()
-		defer mu.Unlock()
-		if r.Header.Get("Job-Token") != token {
-			w.WriteHeader(http.StatusUnauthorized)
-			return
+// Each recipe in clean clones, with each kind of place where releases are kept: the second
+// release is a delta, a job that is run again changes nothing, and a device can go from
+// nothing to the newest.
+func TestRecipesInCleanClones(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatal("missing in CI: git")
 		}
-		if r.Method == http.MethodPut {
-			b, err := io.ReadAll(r.Body)
-			if err != nil {
-				w.WriteHeader(http.StatusBadRequest)
-				return
-			}
-			files[r.URL.Path] = b
-			w.WriteHeader(http.StatusCreated)
-			return
-		}
-		b, ok := files[r.URL.Path]
-		if !ok {
-			w.WriteHeader(http.StatusNotFound)
-			return
-		}
-		w.Write(b)
-	}))
-	t.Cleanup(s.Close)
-	return s
-}
-
-// The recipe in clean clones, where releases are kept elsewhere: the second release is a
-// delta, the job of the first that is run again changes nothing, and a device can go
-// from nothing to the newest.
-func TestRecipeInCleanClones(t *testing.T) {
-	for _, program := range []string{"git", "curl"} {
-		if _, err := exec.LookPath(program); err != nil {
-			if os.Getenv("CI") == "true" {
-				t.Fatalf("missing in CI: %s", program)
-			}
-			t.Skipf("needs %s", program)
-		}
+		t.Skip("needs git")
 	}
 	dir := applicationIn(t)
 	images := map[string]v1.Image{}
@@ -220,41 +194,111 @@ func TestRecipeInCleanClones(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(dir, "app/releases")))
 	out, err := inCI(t, dir, "git init -q app && git -C app add . && git -C app -c user.name=x -c user.email=x@example.com commit -qm x", nil)
 	require.NoError(t, err, out)
-	n := 0
-	release := func(place, v string, env map[string]string) (string, error) {
-		gentest.DockerArchive(t, filepath.Join(dir, "web.tar"), map[string]v1.Image{"shop/web:1": images[v]})
-		n++
-		clone := fmt.Sprintf("clone-%d", n)
-		all := map[string]string{"APP_GEN_NAME": "shop-" + v, "APP_GEN_DIRECTORY": clone, "APP_GEN_RELEASES": place, "APP_GEN_RELEASES_HEADER": "JOB-TOKEN: secret"}
-		maps.Copy(all, env)
-		out, err := inCI(t, dir, "git clone -q app "+clone+" && app-gen-release", all)
-		return out, err
+
+	packages := placestest.Web(t, "secret").URL
+	header := map[string]string{"APP_GEN_RELEASES_HEADER": "JOB-TOKEN: secret"}
+	registry := "oci:" + gentest.Registry(t, "", "") + "/releases/"
+	bucket := placestest.S3(t, "builds", nil)
+	// recipe returns the command that makes a release of the clone, and its environment.
+	type recipe func(clone, v, place string, first bool) (string, map[string]string)
+	said := map[bool]string{true: "true", false: "false"}
+	shell := func(clone, v, place string, first bool) (string, map[string]string) {
+		return "app-gen-release", map[string]string{"APP_GEN_NAME": "shop-" + v, "APP_GEN_DIRECTORY": clone, "APP_GEN_RELEASES": place, "APP_GEN_FIRST": said[first]}
 	}
-	first := map[string]string{"APP_GEN_FIRST": "true"}
-	require.NoError(t, os.Mkdir(filepath.Join(dir, "kept"), 0o755))
-	for _, place := range []string{packages(t, "secret").URL + "/generic/shop", filepath.Join(dir, "kept")} {
-		out, err := release(place, "1", nil)
-		require.Error(t, err)
-		require.Contains(t, out, "--require-base: there is no older release to build on")
-		out, err = release(place, "1", first)
-		require.NoError(t, err, out)
-		out, err = release(place, "2", nil)
-		require.NoError(t, err, out)
-		require.Contains(t, out, `"base": "shop/web:1"`)
-		for _, v := range []string{"1", "2"} { // each job again, in a clone that has none of it
-			out, err = release(place, v, first)
-			require.NoError(t, err, out)
-			require.Contains(t, out, `"unchanged": true`)
+	inGitHub := func(clone, v, place string, first bool) (string, map[string]string) {
+		return gitHub(t, dir, map[string]string{"name": "shop-" + v, "directory": clone, "releases": place, "header": header["APP_GEN_RELEASES_HEADER"], "first": said[first]})
+	}
+	inGitLab := func(clone, v, place string, first bool) (string, map[string]string) {
+		script, env, _ := gitLab(t, map[string]string{"CI_PROJECT_NAME": "shop", "CI_COMMIT_TAG": v, "CI_PROJECT_DIR": filepath.Join(dir, clone),
+			"CI_API_V4_URL": packages, "CI_PROJECT_ID": "12", "CI_JOB_TOKEN": "secret"})
+		if place != "" { // a variable of the project
+			env["APP_GEN_RELEASES"] = place
 		}
-		out, err = inCI(t, dir, "app-gen releases --check "+place, map[string]string{"APP_GEN_RELEASES_HEADER": "JOB-TOKEN: secret"})
-		require.NoError(t, err, out)
-		require.Regexp(t, `(?m)^shop-2 .* shop-1 `, out)
-		require.Regexp(t, `(?m)^shop-1 .* anything `, out)
-		require.NotContains(t, out, "damaged")
+		env["APP_GEN_FIRST"] = said[first]
+		return "cd " + clone + "\n" + script, env
 	}
-	out, err = release(packages(t, "other").URL, "2", nil)
+	n := 0
+	for _, c := range []struct {
+		name   string
+		recipe recipe
+		place  string // "" is the one of the recipe, kept
+		kept   string
+		env    map[string]string
+	}{
+		{"shell, directory", shell, filepath.Join(dir, "kept"), "", nil},
+		{"shell, packages", shell, packages + "/generic/shell", "", header},
+		{"shell, bucket", shell, "s3://builds/shell", "", bucket},
+		{"shell, registry", shell, registry + "shell", "", nil},
+		{"GitHub, packages", inGitHub, packages + "/generic/github", "", header},
+		{"GitHub, bucket", inGitHub, "s3://builds/github", "", bucket},
+		{"GitHub, registry", inGitHub, registry + "github", "", nil},
+		{"GitLab, packages", inGitLab, "", packages + "/projects/12/packages/generic/shop/releases", header},
+		{"GitLab, bucket", inGitLab, "s3://builds/gitlab", "", bucket},
+		{"GitLab, registry", inGitLab, registry + "gitlab", "", nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			release := func(v string, first bool) (string, error) {
+				gentest.DockerArchive(t, filepath.Join(dir, "web.tar"), map[string]v1.Image{"shop/web:1": images[v]})
+				n++
+				clone := fmt.Sprintf("clone-%d", n)
+				script, env := c.recipe(clone, v, c.place, first)
+				maps.Copy(env, c.env)
+				return inCI(t, dir, "git clone -q app "+clone+"\n"+script, env)
+			}
+			out, err := release("1", false)
+			require.Error(t, err)
+			require.Contains(t, out, "--require-base: there is no older release to build on")
+			out, err = release("1", true)
+			require.NoError(t, err, out)
+			require.Contains(t, out, "added shop-1.mender")
+			out, err = release("2", false)
+			require.NoError(t, err, out)
+			require.Contains(t, out, `"base": "shop/web:1"`)
+			for _, v := range []string{"1", "2"} { // each job again, in a clone that has none of it
+				out, err = release(v, true)
+				require.NoError(t, err, out)
+				require.Contains(t, out, `"unchanged": true`)
+				require.Contains(t, out, "unchanged shop-"+v+".mender")
+			}
+			out, err = inCI(t, dir, "app-gen releases --check "+cmp.Or(c.place, c.kept), c.env)
+			require.NoError(t, err, out)
+			require.Regexp(t, `(?m)^shop-2 .* shop-1 `, out)
+			require.Regexp(t, `(?m)^shop-1 .* anything `, out)
+			require.NotContains(t, out, "damaged")
+		})
+	}
+	script, env := shell("app", "2", placestest.Web(t, "other").URL, false)
+	out, err = inCI(t, dir, script, env)
 	require.Error(t, err)
 	require.Contains(t, out, "the server refuses (401): set APP_GEN_RELEASES_HEADER")
+}
+
+// What is pushed is an artifact, and never replaces another.
+func TestReleasesPush(t *testing.T) {
+	dir := applicationIn(t)
+	run := func(command string) (string, error) {
+		return inCI(t, filepath.Join(dir, "app"), command, map[string]string{"PATH": filepath.Join(dir, "bin") + ":" + os.Getenv("PATH")})
+	}
+	out, err := run("app-gen -n shop-1 -q && app-gen releases push ../kept releases/shop-1.mender")
+	require.NoError(t, err, out)
+	require.Contains(t, out, "added shop-1.mender in ../kept")
+	out, err = run("app-gen releases push ../kept releases/shop-1.mender")
+	require.NoError(t, err, out)
+	require.Contains(t, out, "unchanged shop-1.mender in ../kept")
+	for command, says := range map[string]string{
+		"app-gen -n shop-1 -q --output-path other/shop-1.mender --application-version 3 && app-gen releases push ../kept other/shop-1.mender": "../kept has another shop-1.mender",
+		"app-gen releases push ../kept app-gen.toml":                             "app-gen.toml",
+		"cp releases/shop-1.mender shop && app-gen releases push ../kept shop-1": "shop-1: no such file",
+		"app-gen releases push ../kept":                                          "PLACE and FILE.mender",
+		"app-gen releases push http://example.com/x releases/shop-1.mender":      "is not a place of releases",
+	} {
+		out, err := run("mkdir -p other && " + command)
+		require.Error(t, err)
+		require.Contains(t, out, says)
+	}
+	kept, err := filepath.Glob(filepath.Join(dir, "kept/*"))
+	require.NoError(t, err)
+	require.Equal(t, []string{filepath.Join(dir, "kept/shop-1.mender")}, kept)
 }
 
 // Releases in a registry, each a tag, as oras push writes them.

@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/places"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -59,6 +60,7 @@ func exitCode(err error) int {
 		platform   *image.PlatformError
 		src        *source.Error
 		base       *bases.Error
+		place      *places.Error
 		damaged    *generator.DamagedError
 		requires   *artifact.RequiresError
 		feature    *delta.FeatureError
@@ -95,7 +97,7 @@ func exitCode(err error) int {
 		errors.Is(err, generator.ErrNotApp), errors.Is(err, delta.ErrFormat),
 		errors.As(err, &requires), errors.As(err, &feature), errors.As(err, &old), errors.As(err, &mismatch):
 		return exitDamaged
-	case errors.Is(err, mender.ErrKey), errors.As(err, &base), errors.Is(err, fs.ErrNotExist):
+	case errors.Is(err, mender.ErrKey), errors.As(err, &base), errors.As(err, &place), errors.Is(err, fs.ErrNotExist):
 		return exitUsage
 	}
 	return exitFailed

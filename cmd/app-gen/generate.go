@@ -24,6 +24,7 @@ import (
 	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/bases"
+	"github.com/mender-app/mender-app/generator/places"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -136,7 +137,7 @@ func generateCommand() *cobra.Command {
 	fl.StringArrayVarP(&f.images, "image", "i", nil, "[CURRENT,]NEW: image to ship (repeatable)")
 	fl.StringArrayVar(&f.files, "component", nil, "TYPE:FILE[,CURRENT…]=URL: file to ship, of a type such as binary or deb-package (repeatable)")
 	fl.StringArrayVar(&f.o.Images.Releases.Paths, "base", nil, "older artifact on the devices, or a directory of them: each image becomes a delta over the one it replaces (repeatable)")
-	fl.StringArrayVar(&f.o.Images.Releases.Dirs, "bases-from", nil, "directory of older artifacts, https URL below which releases.txt names them, or oci:REPOSITORY with a tag for each; --last says how many of them are bases (repeatable)")
+	fl.StringArrayVar(&f.o.Images.Releases.Dirs, "bases-from", nil, "place of older artifacts: a directory, an https URL below which releases.txt names them, s3://BUCKET/PREFIX, or oci:HOST/REPOSITORY with a tag for each; --last says how many of them are bases (repeatable)")
 	fl.BoolVar(&f.o.Images.RequireBase, "require-base", false, "fail if there is no older release to build on, so that devices would get whole images")
 	fl.IntVar(&f.o.Images.Releases.Last, "last", 0, "how many of the newest releases in --bases-from are bases (default: all)")
 	fl.BoolVar(&f.split, "split", false, "make an artifact for each older release that depends on its version, instead of one for all; with --full-fallback also one with full images. {base} in --output-path becomes the version, or whole")
@@ -290,7 +291,7 @@ func (f *genFlags) targets(ctx context.Context) ([]*target, error) {
 	if err := f.resolve(ctx); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(f.o.Images.Releases.Dirs, bases.Remote) {
+	if slices.ContainsFunc(f.o.Images.Releases.Dirs, places.Remote) {
 		if f.fetched, err = scratch.Dir(f.o.Build.TempDir, scratch.HostPrefix); err != nil {
 			return nil, &generator.WriteError{Err: err}
 		}
@@ -346,7 +347,7 @@ func (f *genFlags) fetchReleases(ctx context.Context) error {
 	}
 	defer bars.stop()
 	for i, place := range r.Dirs {
-		if !bases.Remote(place) {
+		if !places.Remote(place) {
 			continue
 		}
 		dir, err := os.MkdirTemp(f.fetched, "releases-*")

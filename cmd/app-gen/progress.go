@@ -73,7 +73,7 @@ func (b *bars) line(e source.Event) {
 }
 
 // verbs are the words for the stages.
-var verbs = map[string]string{"fetch": "fetching", "read": "reading", "encode": "encoding", "write": "writing", "apply": "applying"}
+var verbs = map[string]string{"fetch": "fetching", "read": "reading", "encode": "encoding", "write": "writing", "apply": "applying", "push": "adding"}
 
 func (b *bars) event(e source.Event) {
 	b.mu.Lock()

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -14,6 +15,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/bases"
+	"github.com/mender-app/mender-app/generator/places"
+	"github.com/mender-app/mender-app/generator/source"
 )
 
 // chainError says that releases are damaged, which --check makes an error.
@@ -30,9 +33,9 @@ func releasesCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "releases [PLACE…]",
 		Short: "list the releases, and what each of them installs over",
-		Long: `releases lists the releases in directories, below https URLs or in oci:REPOSITORY, as
---bases-from names them, the newest first, with the releases
-over which devices can install each. One that installs over anything also installs on
+		Long: `releases lists the releases in places, the newest first, with the releases over which
+devices can install each. PLACE is a directory, an https URL, s3://BUCKET/PREFIX or
+oci:HOST/REPOSITORY, as in --bases-from. One that installs over anything also installs on
 a device without the application. Without PLACE these are those of bases-from and output-path in app-gen.toml.
 
 It also names damage: a release that cannot be read, and one that no device gets to
@@ -78,11 +81,68 @@ each release to its end, and damage is an error.
 	}
 	c.Flags().BoolVar(&check, "check", false, "read the releases to their ends, and fail if one is damaged")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	c.AddCommand(pushCommand())
 	return c
 }
 
+func pushCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "push PLACE FILE.mender…",
+		Short: "add releases to the place where they are kept",
+		Long: `push adds artifacts to PLACE, where --bases-from finds them: a directory, an https URL that
+takes files with PUT, s3://BUCKET/PREFIX or oci:HOST/REPOSITORY.
+
+A name is written once. If PLACE has the same file, nothing is done; if it has another one
+of the name, push fails and changes nothing. So a job can be run again.
+
+` + exitText,
+		Example: `  app-gen releases push s3://builds/shop releases/shop-2.mender
+  app-gen --bases-from s3://builds/shop --last 3 -n shop-3`,
+		Args: atLeast(2, "PLACE and FILE.mender"),
+		RunE: func(c *cobra.Command, args []string) error {
+			return push(c.Context(), c.OutOrStdout(), args[0], args[1:])
+		},
+	}
+}
+
+// push adds artifacts to a place. All are read before the first is sent.
+func push(ctx context.Context, w io.Writer, text string, paths []string) error {
+	to, err := places.Open(text)
+	if err != nil {
+		return err
+	}
+	for _, path := range paths {
+		known, why, err := bases.ReadKnown(ctx, path)
+		if err == nil && known == nil {
+			err = errors.New(why)
+		}
+		if err == nil && !strings.HasSuffix(path, ".mender") {
+			err = errors.New("the name of a release ends in .mender")
+		}
+		if err != nil {
+			return &bases.Error{Text: path, Err: err}
+		}
+	}
+	bars := newBars()
+	defer bars.stop()
+	for _, path := range paths {
+		name := filepath.Base(path)
+		report := func(n int64) { bars.event(source.Event{Stage: "push", What: name, Done: n, Total: -1}) }
+		there, err := places.Put(ctx, to, name, path, report)
+		if err != nil {
+			return &bases.Error{Text: "push " + path + " to " + text, Err: err}
+		}
+		done := "added"
+		if there {
+			done = "unchanged"
+		}
+		fmt.Fprintf(w, "%s %s in %s\n", done, name, text)
+	}
+	return nil
+}
+
 // fetched puts directories in place of URLs and registries, until remove is called.
-func fetched(ctx context.Context, places []string) (dirs []string, remove func(), err error) {
+func fetched(ctx context.Context, texts []string) (dirs []string, remove func(), err error) {
 	var made []string
 	remove = func() {
 		for _, dir := range made {
@@ -91,8 +151,8 @@ func fetched(ctx context.Context, places []string) (dirs []string, remove func()
 	}
 	bars := newBars()
 	defer bars.stop()
-	for _, place := range places {
-		if bases.Remote(place) {
+	for _, place := range texts {
+		if places.Remote(place) {
 			dir, err := scratch.Dir("", scratch.HostPrefix)
 			if err != nil {
 				return nil, remove, &generator.WriteError{Err: err}
@@ -149,7 +209,7 @@ func releaseDirs(args []string) ([]string, error) {
 
 // cleaned is filepath.Clean for what is a path.
 func cleaned(place string) string {
-	if bases.Remote(place) {
+	if places.Remote(place) {
 		return place
 	}
 	return filepath.Clean(place)

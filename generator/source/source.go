@@ -265,7 +265,7 @@ func (e *WriteError) Advice() string {
 
 // Event reports the progress of a piece of work.
 type Event struct {
-	Stage string // "fetch", "read", "encode", "write", "apply"
+	Stage string // "fetch", "read", "encode", "write", "apply", "push"
 	What  string
 	Where string // which part of the work it is, such as image 2 of 5, layer 1 of 3
 	Done  int64
