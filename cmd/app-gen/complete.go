@@ -29,14 +29,15 @@ func addCompletions(root *cobra.Command) {
 		versions = append(versions, r.Version)
 	}
 	values := map[string]cobra.CompletionFunc{
-		"orchestrator": fixed([]string{manifests.DockerCompose, manifests.K8s}),
-		"platform":     fixed(platforms),
-		"compression":  fixed(compressions),
-		"for":          fixed(generator.Readers),
-		forVersion:     fixed(versions),
-		decodeBudget:   completeBudget,
-		"image":        completeImages,
-		"on-device":    completeImages,
+		"orchestrator":  fixed([]string{manifests.DockerCompose, manifests.K8s}),
+		"platform":      fixed(platforms),
+		"compression":   fixed(compressions),
+		"for":           fixed(generator.Readers),
+		forVersion:      fixed(versions),
+		decodeBudget:    completeBudget,
+		"env-from-host": completeVariables,
+		"image":         completeImages,
+		"on-device":     completeImages,
 	}
 	artifacts := cobra.FixedCompletions([]string{"mender"}, cobra.ShellCompDirectiveFilterFileExt)
 	for _, option := range []string{"base", "content", "output-path"} {
@@ -78,6 +79,16 @@ func completeBudget(_ *cobra.Command, _ []string, word string) ([]string, cobra.
 	return fit, cobra.ShellCompDirectiveNoFileComp
 }
 
+// completeVariables completes the names of variables of the environment.
+func completeVariables(_ *cobra.Command, _ []string, word string) (fit []string, _ cobra.ShellCompDirective) {
+	for _, kv := range os.Environ() {
+		if name, _, _ := strings.Cut(kv, "="); strings.HasPrefix(name, word) {
+			fit = append(fit, name)
+		}
+	}
+	return fit, cobra.ShellCompDirectiveNoFileComp
+}
+
 // completeImages completes [CURRENT,]NEW with the images that the manifests of the
 // command line use. If none fits, the shell completes file names.
 func completeImages(c *cobra.Command, _ []string, word string) ([]string, cobra.ShellCompDirective) {
@@ -98,8 +109,9 @@ func completeImages(c *cobra.Command, _ []string, word string) ([]string, cobra.
 	if text("orchestrator") == manifests.K8s {
 		found, err = manifests.Kubernetes(dir, manifests.KubernetesOptions{})
 	} else {
+		environ, _ := fromHost(list("env-from-host"))
 		found, err = manifests.Compose(c.Context(), dir, manifests.ComposeOptions{
-			Files: list("compose-file"), Profiles: list("profile"), EnvFiles: list("env-file"), Environ: os.Environ(),
+			Files: list("compose-file"), Profiles: list("profile"), EnvFiles: list("env-file"), Environ: environ,
 		})
 	}
 	if err != nil {

@@ -71,7 +71,7 @@ func blocks(document string) []block {
 // shell of its own, in the same directory. In commands, … after app-gen stands for the
 // options in the variable USUAL, of which those that the command has too are left out.
 // Blocks with a line of the file skip are not run, and each line of it must be in one.
-// RELEASE is the number of the release that a block makes. In what a command prints, …
+// RELEASE in the .env of shop is the number of the release that a block makes. In what a command prints, …
 // stands for anything.
 func cmdDocument(ts *testscript.TestScript, _ bool, args []string) {
 	text, err := os.ReadFile(ts.MkAbs(args[0]))
@@ -93,7 +93,7 @@ next:
 		if m := regexp.MustCompile(`(?:--artifact-name|-n) \S*?-(\d+)\b`).FindStringSubmatch(b.text); m != nil {
 			release = m[1]
 		}
-		script := "set -eu -o pipefail\nexport RELEASE=" + release + "\n"
+		script := "set -eu -o pipefail\nprintf \"# resolved on the build host\\nRELEASE='%s'\\n\" " + release + " >shop/.env\n"
 		if b.steps == nil {
 			script += usual(ts, b.text)
 		}

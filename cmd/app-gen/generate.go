@@ -24,6 +24,7 @@ import (
 	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/bases"
+	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/places"
 	"github.com/mender-app/mender-app/generator/source"
 )
@@ -87,7 +88,8 @@ type genFlags struct {
 	ctrAddress  string
 	namespace   string
 	env         []string
-	keyFile     string // or the URI of a key in a token
+	fromHost    []string // variables of the build host
+	keyFile     string   // or the URI of a key in a token
 	signCommand string
 	publicKey   string
 	compression string
@@ -154,8 +156,9 @@ func generateCommand() *cobra.Command {
 	fl.BoolVar(&f.o.Images.Skip, "skip-images", false, "ship no images, only manifests")
 	fl.StringArrayVar(&f.o.Images.OnDevice, "on-device", nil, "image that the manifests use and the device already has (repeatable)")
 	fl.StringArrayVar(&f.o.Application.Compose.Files, "compose-file", nil, "compose file in the manifests directory (repeatable; default: as docker compose)")
-	fl.StringArrayVar(&f.o.Application.Compose.Profiles, "profile", nil, "compose profile to activate (repeatable; default: COMPOSE_PROFILES)")
+	fl.StringArrayVar(&f.o.Application.Compose.Profiles, "profile", nil, "compose profile to activate (repeatable; default: COMPOSE_PROFILES of .env)")
 	fl.StringArrayVar(&f.o.Application.Compose.EnvFiles, "env-file", nil, "env file for compose (repeatable; default: .env)")
+	fl.StringArrayVar(&f.fromHost, "env-from-host", nil, "variable of app-gen's own environment that compose files may use (repeatable; default: none)")
 	fl.StringVar(&f.o.Application.Compose.Version, "compose-version", "", "oldest version of Docker Compose on the devices, such as 2.26: what it does not read is an error, with file and line")
 	fl.StringArrayVar(&f.o.Application.EncryptTo, "encrypt-secrets-to", nil, "age recipient (age1…) of a device, or file of these, to encrypt the manifests' secrets to (repeatable)")
 	fl.StringArrayVar(&f.o.Application.PlainSecrets, "plain-secret", nil, "file of the manifests, Compose secret or variable that may be shipped in plain, without a warning (repeatable)")
@@ -439,9 +442,33 @@ func (f *genFlags) resolve(ctx context.Context) error {
 	if dir, err := source.CacheDir(); err == nil && !f.noCache {
 		f.o.Build.CacheDir, f.o.Build.CacheLimit = dir, int64(f.cacheSize)<<20
 	}
-	f.o.Application.Compose.Environ = os.Environ()
+	if f.o.Application.Compose.Environ, err = fromHost(f.fromHost); err != nil {
+		return err
+	}
+	f.o.Application.Compose.Host = onHost
 	f.o.Build.Sources, err = source.LoadConfig()
 	return err
+}
+
+// fromHost are these variables of app-gen's environment, as NAME=VALUE.
+func fromHost(names []string) (list []string, err error) {
+	for _, name := range names {
+		value, set := os.LookupEnv(name)
+		switch {
+		case slices.Contains(manifests.PersonOwn, name):
+			return nil, &usageError{text: "--env-from-host " + name + ": a device has no home directory, and nobody starts the project there"}
+		case !set:
+			return nil, &usageError{text: "--env-from-host " + name + ": the variable is not set here"}
+		}
+		list = append(list, name+"="+value)
+	}
+	return list, nil
+}
+
+// onHost reports whether app-gen's environment has a variable.
+func onHost(name string) bool {
+	_, set := os.LookupEnv(name)
+	return set
 }
 
 // epoch is SOURCE_DATE_EPOCH (reproducible-builds.org), or 1970.

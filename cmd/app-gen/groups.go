@@ -15,7 +15,7 @@ var optionGroups = []struct{ name, options string }{
 	{"Bases", "base bases-from last require-base split content full-fallback no-depends files-only decode-budget for-version for"},
 	{"Signing and secrets", "key sign-command public-key encrypt-secrets-to plain-secret"},
 	{"Reports", "sbom provenance"},
-	{"Compose", "compose-file profile env-file compose-version"},
+	{"Compose", "compose-file profile env-file env-from-host compose-version"},
 	{"Kubernetes", "k8s-ctr-address k8s-namespace values"},
 	{"Mender", "software-name software-version software-filesystem provides depends script compression reboot"},
 }

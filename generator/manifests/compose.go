@@ -25,13 +25,15 @@ type ComposeOptions struct {
 	Files    []string // compose files relative to the directory; none: COMPOSE_FILE, else the default names
 	Profiles []string // none: COMPOSE_PROFILES
 	EnvFiles []string // none: .env in the directory
-	Environ  []string // KEY=value, before the files; nil: none
+	Environ  []string // KEY=value, before the files: what of the build host's environment counts
 	Encrypt  bool     // find the files of secrets, to encrypt them; a secret that cannot be is an error
 	// Plain are the secrets that may be shipped in plain, by their names or files.
 	Plain []string
 	// Version is the oldest Docker Compose that the devices have, such as 2.26; "" if it is
 	// not known. What it does not read is an error.
 	Version string
+	// Host reports whether the build host has a variable that Environ lacks; nil: none.
+	Host func(string) bool
 	// Ignored reports whether a file, relative to the directory, is there on the build
 	// host and is not shipped; nil: none.
 	Ignored func(string) bool
@@ -103,6 +105,7 @@ func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) 
 		return nil, err
 	}
 	c.needed(project)
+	c.noteAbsent()
 	c.warnPrograms()
 	c.found.Ship, c.found.Services, c.found.Needs = c.ship(), project.ServiceNames(), needsOf(c.needs)
 	return &c.found, nil
@@ -115,18 +118,23 @@ type composer struct {
 	index *yamlIndex
 	used  map[string]string // variables that were looked up and found
 	unset map[string]bool   // variables without a default that were not found
-	// personal are variables of env files that need one of personOwn, which is not set.
+	// absent are all variables that were not found.
+	absent map[string]bool
+	// personal are variables of env files that need one of PersonOwn, which is not set.
 	personal map[string]Place
 	read     map[string]string // files that are not secrets, relative to dir → who reads them
 	needs    map[string]bool   // what the device reads, relative to dir
 	found    Found
 	sources  []string            // the Compose files, relative to dir
 	includes map[string][]string // what each of them includes
-	outside  []string            // the Compose files that lie elsewhere
+	texts    map[string][]byte   // what Compose reads to know the project, by names relative to dir
+	dirs     []string            // the project directories of includes
+	wrong    error               // what the walk through the files has found
 }
 
 func newComposer(dir string, o ComposeOptions) *composer {
-	return &composer{dir: dir, opts: o, used: map[string]string{}, unset: map[string]bool{}, read: map[string]string{}, needs: map[string]bool{}, includes: map[string][]string{}}
+	return &composer{dir: dir, opts: o, used: map[string]string{}, unset: map[string]bool{}, read: map[string]string{}, needs: map[string]bool{}, absent: map[string]bool{},
+		includes: map[string][]string{}, texts: map[string][]byte{}}
 }
 
 // named are the compose files that an option or COMPOSE_FILE names.
@@ -151,10 +159,11 @@ func (c *composer) files() ([]string, error) {
 		origin, c.used["COMPOSE_FILE"] = "named by COMPOSE_FILE", c.env["COMPOSE_FILE"]
 	}
 	if len(names) == 0 {
+		c.absent["COMPOSE_FILE"] = true
 		for _, set := range [][]string{cli.DefaultFileNames, cli.DefaultOverrideFileNames} {
 			var have []string
 			for _, n := range set {
-				if _, err := os.Stat(filepath.Join(c.dir, n)); err == nil {
+				if _, err := os.Lstat(filepath.Join(c.dir, n)); err == nil {
 					have = append(have, n)
 				}
 			}
@@ -173,7 +182,6 @@ func (c *composer) files() ([]string, error) {
 				Hint: "expected one of " + strings.Join(cli.DefaultFileNames, ", ")}
 		}
 	}
-	paths := make([]string, len(names))
 	for i, n := range names {
 		rel, ok := relative(c.dir, n)
 		if !ok {
@@ -183,21 +191,21 @@ func (c *composer) files() ([]string, error) {
 			return nil, err
 		}
 		names[i] = rel
-		paths[i] = filepath.Join(c.dir, rel)
 	}
 	if len(c.opts.Files) > 0 {
 		c.used["COMPOSE_FILE"] = strings.Join(names, string(os.PathListSeparator))
 	}
-	c.included(names, ".")
+	c.wrong = c.walk(names)
 	// What the project's own files say counts more than what they include.
 	included := slices.DeleteFunc(slices.Clone(c.sources), func(f string) bool { return slices.Contains(names, f) })
 	c.index = newIndex(c.dir, append(included, names...))
-	return paths, nil
+	return names, nil
 }
 
+// load reads the project of these files, names inside dir.
 func (c *composer) load(ctx context.Context, files []string) (*types.Project, error) {
-	if len(c.outside) > 0 {
-		return nil, c.explain(fmt.Errorf("%s %w", c.outside[0], errOutside))
+	if c.wrong != nil {
+		return nil, c.explain(c.wrong)
 	}
 	profiles := c.opts.Profiles
 	if len(profiles) > 0 {
@@ -205,6 +213,8 @@ func (c *composer) load(ctx context.Context, files []string) (*types.Project, er
 	} else if p := c.env["COMPOSE_PROFILES"]; p != "" {
 		profiles = strings.Split(p, ",")
 		c.used["COMPOSE_PROFILES"] = p
+	} else {
+		c.absent["COMPOSE_PROFILES"] = true
 	}
 	var work rules.Interpolation
 	record := func(o *loader.Options) {
@@ -223,25 +233,38 @@ func (c *composer) load(ctx context.Context, files []string) (*types.Project, er
 				return v, ok
 			})
 			c.noteUnset(s, unset)
+			for name, is := range unset {
+				if is {
+					c.absent[name] = true
+				}
+			}
 			return out, err
 		}
 	}
+	m, err := c.mirror()
+	if err != nil {
+		return nil, err
+	}
+	defer m.remove()
+	for i, f := range files {
+		files[i] = filepath.Join(m.dir, f)
+	}
 	o, err := cli.NewProjectOptions(files,
-		cli.WithWorkingDirectory(c.dir),
+		cli.WithWorkingDirectory(m.dir),
 		func(o *cli.ProjectOptions) error { o.Environment = maps.Clone(c.env); return nil },
 		cli.WithProfiles(profiles),
-		cli.WithResourceLoader(fence{c.dir}),
+		cli.WithResourceLoader(fence{m.dir}),
 		cli.WithoutEnvironmentResolution,
 		cli.WithoutLabelsResolution,
 		cli.WithResolvedPaths(false),
 		cli.WithLoadOptions(record),
 	)
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, c.explain(m.named(err))
 	}
 	project, err := o.LoadProject(ctx)
 	if err != nil {
-		return nil, c.explain(err)
+		return nil, c.explain(m.named(err))
 	}
 	c.checkProfiles(profiles, project)
 	return project, c.checkUnset()
@@ -298,7 +321,16 @@ func (c *composer) service(s types.ServiceConfig) error {
 		if h.Image != "" && h.Image != s.Image {
 			c.use(h.Image, fmt.Sprintf("%s, pre_start %d", who, i+1), at("pre_start"))
 		}
+		hook := func(...string) Place { return at("pre_start", fmt.Sprint(i)) }
+		if err := c.container(fmt.Sprintf("%s, pre_start %d", who, i+1), &h.ContainerSpec, hook); err != nil {
+			return err
+		}
 	}
+	return c.container(who, &s.ContainerSpec, at)
+}
+
+// container reads what a service or a hook of it names.
+func (c *composer) container(who string, s *types.ContainerSpec, at func(keys ...string) Place) error {
 	for _, v := range s.Volumes {
 		switch v.Type {
 		case types.VolumeTypeImage:
@@ -325,6 +357,8 @@ func (c *composer) service(s types.ServiceConfig) error {
 		// value looks the same. Shipping the variable then does no harm.
 		if v, ok := c.env[name]; ok && (value == nil || *value == v) {
 			c.used[name] = v
+		} else if value == nil {
+			c.absent[name] = true
 		}
 	}
 	return nil
@@ -403,7 +437,7 @@ func (c *composer) fileOr(what, name string, at Place, kind string, must bool) e
 		return &Error{Place: at, Text: fmt.Sprintf("%s %s leaves the manifests directory", what, name), Hint: "only what is in the directory is shipped: move it there, or name the device's own file by its absolute path"}
 	}
 	c.read[rel] = what
-	if _, err := os.Stat(filepath.Join(c.dir, rel)); err != nil {
+	if !exists(c.dir, rel) {
 		if c.opts.Ignored != nil && c.opts.Ignored(rel) {
 			return &Error{Place: at, Text: fmt.Sprintf("%s %s is not shipped: .menderappignore names it", what, name), Hint: "take it out there, or add a line !" + rel}
 		}
@@ -413,6 +447,18 @@ func (c *composer) fileOr(what, name string, at Place, kind string, must bool) e
 		c.note(at, "%s %s is not in the manifests directory: it is data, which the device keeps in one place for all releases", what, name)
 	}
 	return nil
+}
+
+// exists reports whether a name of the tree leads to something. A link that leads out does:
+// CheckTree refuses it.
+func exists(dir, rel string) bool {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return false
+	}
+	defer root.Close()
+	_, err = root.Stat(rel)
+	return err == nil || notThere(err) != nil
 }
 
 // homeHint says what to write for a path of the person who starts a project.
@@ -436,24 +482,3 @@ func (c *composer) warn(at Place, format string, args ...any) {
 func (c *composer) short(s string) string {
 	return strings.ReplaceAll(s, c.dir+string(filepath.Separator), "")
 }
-
-// fence is asked before compose-go's own loader of included and extended files. It
-// accepts every file that would not be shipped, and fails to load it. Where a relative path
-// starts it cannot know: included finds out.
-type fence struct{ dir string }
-
-var errOutside = errors.New("is outside the manifests directory, so it is not shipped")
-
-func (f fence) Accept(path string) bool {
-	if strings.Contains(path, "://") || strings.HasPrefix(path, "git@") {
-		return true
-	}
-	_, ok := relative(f.dir, path)
-	return !ok && filepath.IsAbs(path)
-}
-
-func (f fence) Load(_ context.Context, path string) (string, error) {
-	return "", fmt.Errorf("%s %w", path, errOutside)
-}
-
-func (f fence) Dir(path string) string { return filepath.Dir(path) }

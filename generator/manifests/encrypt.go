@@ -24,7 +24,7 @@ func (c *composer) secret(name string, f types.FileObjectConfig) error {
 		}
 		switch _, set := c.env[f.Environment]; {
 		case !set:
-			c.warn(at, "secret %q is the variable %s, which is not set: Compose on the device stops without it; set it here or in .env, or name a file with the secret", name, f.Environment)
+			c.warn(at, "secret %q is the variable %s, which is not set: Compose on the device stops without it; set it in .env, pass this host's with --env-from-host %s, or name a file with the secret", name, f.Environment, f.Environment)
 		case !slices.Contains(c.opts.Plain, name):
 			c.warn(at, "secret %q %s: name a file of the device by its absolute path instead", name, plain)
 		}

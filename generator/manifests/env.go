@@ -1,10 +1,12 @@
 package manifests
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,73 +22,105 @@ import (
 // are not shipped.
 var deviceOwn = []string{"HOME", "LANG", "PATH", "PWD", "USER"}
 
-// personOwn are those of them that say where a person works. Those of the build host count
+// PersonOwn are those of them that say where a person works. Those of the build host count
 // nowhere: a device has none.
-var personOwn = []string{"HOME", "PWD"}
+var PersonOwn = []string{"HOME", "PWD"}
 
 // environment collects the variables for interpolation: from Environ, then from
 // the env files.
 func (c *composer) environment() error {
 	c.env = map[string]string{}
 	for _, kv := range c.opts.Environ {
-		if k, v, ok := strings.Cut(kv, "="); ok && k != "" && !slices.Contains(personOwn, k) {
+		if k, v, ok := strings.Cut(kv, "="); ok && k != "" && !slices.Contains(PersonOwn, k) {
 			c.env[k] = v
 		}
 	}
-	files := c.opts.EnvFiles
-	if len(files) == 0 {
-		if _, err := os.Stat(filepath.Join(c.dir, ".env")); err == nil {
-			files = []string{filepath.Join(c.dir, ".env")}
-		}
-	}
-	for _, f := range files {
-		if info, err := os.Stat(f); err != nil {
-			return fmt.Errorf("env file: %w", err)
-		} else if info.IsDir() {
-			return fmt.Errorf("env file %s is a directory", f)
-		}
-		text, err := rules.ReadFile(f)
-		if err != nil {
-			return fmt.Errorf("env file: %w", err)
-		}
-		if err := new(rules.Interpolation).Add(string(text)); err != nil {
-			return &Error{Place: Place{File: c.short(f)}, Text: err.Error()}
-		}
-	}
-	values, err := dotenv.GetEnvFromFile(c.env, files)
+	files, err := c.envFiles()
 	if err != nil {
-		return &Error{Place: Place{File: c.short(strings.Join(files, ", "))}, Text: c.short(err.Error())}
+		return err
+	}
+	values := map[string]string{}
+	for _, f := range files {
+		if err := new(rules.Interpolation).Add(f.text); err != nil {
+			return &Error{Place: Place{File: f.name}, Text: err.Error()}
+		}
+		read, err := dotenv.ParseWithLookup(strings.NewReader(f.text), func(name string) (string, bool) {
+			if v, ok := c.env[name]; ok {
+				return v, true
+			}
+			v, ok := values[name]
+			return v, ok
+		})
+		if err != nil {
+			return &Error{Place: Place{File: f.name}, Text: err.Error()}
+		}
+		maps.Copy(values, read)
 	}
 	for k, v := range values {
 		if _, ok := c.env[k]; !ok {
 			c.env[k] = v
 		}
 	}
-	return c.findPersonal(files)
+	c.findPersonal(files)
+	return nil
+}
+
+// envText is an env file.
+type envText struct{ name, text string }
+
+// envFiles reads the env files: those that options name, which may lie anywhere, or the .env
+// of the directory.
+func (c *composer) envFiles() (files []envText, err error) {
+	for _, name := range c.opts.EnvFiles {
+		if info, err := os.Stat(name); err == nil && info.IsDir() {
+			return nil, fmt.Errorf("env file %s is a directory", name)
+		}
+		text, err := rules.ReadFile(name)
+		if err != nil {
+			return nil, fmt.Errorf("env file: %w", err)
+		}
+		files = append(files, envText{c.short(name), string(text)})
+	}
+	if len(files) > 0 {
+		return files, nil
+	}
+	text, err := readManifest(c.dir, ".env")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return []envText{{".env", string(text)}}, err
+}
+
+// ownVariables are those of the .env that is shipped; none if there is none.
+func (c *composer) ownVariables() map[string]string {
+	text, err := readManifest(c.dir, ".env")
+	if err != nil {
+		return nil
+	}
+	read, err := dotenv.ParseWithLookup(bytes.NewReader(text), func(string) (string, bool) { return "", false })
+	if err != nil {
+		return nil
+	}
+	return read
 }
 
 // findPersonal notes the variables of env files whose values need a variable of a person
 // that is not set.
-func (c *composer) findPersonal(files []string) error {
+func (c *composer) findPersonal(files []envText) {
 	c.personal = map[string]Place{}
 	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
-			return fmt.Errorf("env file: %w", err)
-		}
-		for i, line := range strings.Split(string(text), "\n") {
+		for i, line := range strings.Split(f.text, "\n") {
 			name, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
 			if !ok || strings.HasPrefix(name, "#") || strings.HasPrefix(strings.TrimSpace(value), "'") {
 				continue
 			}
 			for _, m := range plainVariable.FindAllStringSubmatch(value, -1) {
-				if v := m[1] + m[2]; slices.Contains(personOwn, v) && c.env[v] == "" {
-					c.personal[strings.TrimSpace(name)] = Place{File: c.short(f), Line: i + 1}
+				if v := m[1] + m[2]; slices.Contains(PersonOwn, v) && c.env[v] == "" {
+					c.personal[strings.TrimSpace(name)] = Place{File: f.name, Line: i + 1}
 				}
 			}
 		}
 	}
-	return nil
 }
 
 // recording records which variables are looked up and found.
@@ -102,10 +136,7 @@ func (c *composer) recording(lookup template.Mapping) template.Mapping {
 
 // warnPrograms says which variables a device does not take from the .env that is shipped.
 func (c *composer) warnPrograms() {
-	shipped, err := dotenv.GetEnvFromFile(map[string]string{}, []string{filepath.Join(c.dir, ".env")})
-	if err != nil {
-		shipped = nil // there is none
-	}
+	shipped := c.ownVariables()
 	all := maps.Clone(c.used)
 	maps.Copy(all, shipped)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -124,10 +155,7 @@ func (c *composer) warnPrograms() {
 // ship lists the variables whose values the device would not find in the .env
 // it gets.
 func (c *composer) ship() []Variable {
-	device, err := dotenv.GetEnvFromFile(map[string]string{}, []string{filepath.Join(c.dir, ".env")})
-	if err != nil {
-		device = nil
-	}
+	device := c.ownVariables()
 	var list []Variable
 	for _, name := range slices.Sorted(maps.Keys(c.used)) {
 		if slices.Contains(deviceOwn, name) || name == "COMPOSE_PROJECT_NAME" || programenv.Reader(name) != "" {

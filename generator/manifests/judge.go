@@ -137,14 +137,14 @@ func (j *judge) envFile(service string, f types.EnvFile) error {
 		return nil // of the device
 	}
 	at := []string{"services", service, "env_file"}
-	text, err := os.ReadFile(filepath.Join(j.dir, rel))
+	text, err := readManifest(j.dir, rel)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && !bool(f.Required):
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
 		return j.refuse(at, fmt.Sprintf("service %q: env_file %s is not shipped", service, rel))
 	case err != nil:
-		return j.refuse(at, fmt.Sprintf("service %q: env_file %s: %v", service, rel, errors.Unwrap(err)))
+		return err
 	case f.Format != "":
 		return nil
 	}

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"errors"
+	"fmt"
 	"regexp"
 	"strconv"
 	"strings"
@@ -87,10 +88,11 @@ func descend(n *yaml.Node, keys []string) (line, depth int) {
 }
 
 var (
-	lineOf    = regexp.MustCompile(`line (\d+)`)
-	keyPath   = regexp.MustCompile(`(services|volumes|networks|configs|secrets)((?:\.[A-Za-z0-9_\-\[\]]+)+)`)
-	serviceOf = regexp.MustCompile(`service "([^"]+)"`)
-	fileOf    = regexp.MustCompile(`^(?:validating|failed to parse) ([^:]+): `)
+	lineOf      = regexp.MustCompile(`line (\d+)`)
+	keyPath     = regexp.MustCompile(`(services|volumes|networks|configs|secrets)((?:\.[A-Za-z0-9_\-\[\]]+)+)`)
+	serviceOf   = regexp.MustCompile(`service "([^"]+)"`)
+	requiredOne = regexp.MustCompile(`required variable (\w+) is missing a value`)
+	fileOf      = regexp.MustCompile(`^(?:validating|failed to parse) ([^:]+): `)
 )
 
 // explain adds file and line to an error of compose-go, and makes it one line.
@@ -127,6 +129,8 @@ func (c *composer) explain(err error) error {
 	hint := ""
 	if errors.Is(err, errOutside) {
 		hint = "move it into the manifests directory"
+	} else if m := requiredOne.FindStringSubmatch(text); m != nil {
+		hint = fmt.Sprintf("set it in .env, or pass this host's with --env-from-host %s", m[1])
 	}
 	return &Error{Place: place, Text: text, Hint: hint}
 }

@@ -11,12 +11,16 @@ package manifests
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"syscall"
 	"time"
 
 	"github.com/compose-spec/compose-go/v2/cli"
+	"golang.org/x/sys/unix"
 	"gopkg.in/yaml.v3"
 )
 
@@ -105,9 +109,13 @@ type Error struct {
 	Place Place
 	Text  string
 	Hint  string // what to do about it; may be empty
+	err   error  // the cause, if the system gave one
 }
 
 func (e *Error) Error() string { return e.Place.String() + ": " + e.Text }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.err }
 
 // maxManifest bounds one YAML file, in bytes. It is far above what a person writes.
 const maxManifest = 16 << 20
@@ -138,29 +146,50 @@ func ComposeProject(dir string) (file, name string, err error) {
 // readManifest reads one file of the tree, of at most maxManifest bytes. It follows
 // links that stay inside.
 func readManifest(dir, rel string) ([]byte, error) {
-	b, err := func() ([]byte, error) {
-		root, err := os.OpenRoot(dir)
-		if err != nil {
-			return nil, err
-		}
-		defer root.Close()
-		info, err := root.Stat(rel)
-		if err != nil {
-			return nil, err
-		}
-		if info.Size() > maxManifest {
-			return nil, fmt.Errorf("%d bytes are more than a manifest may have", info.Size())
-		}
-		return root.ReadFile(rel)
-	}()
+	root, err := os.OpenRoot(dir)
 	if err != nil {
-		var p *fs.PathError
-		if errors.As(err, &p) {
-			err = p.Err
-		}
 		return nil, &Error{Place: Place{File: rel}, Text: err.Error()}
 	}
-	return b, nil
+	defer root.Close()
+	return readIn(root, rel)
+}
+
+// readIn is readManifest in an open directory. Its errors are of the type Error.
+func readIn(root *os.Root, rel string) ([]byte, error) {
+	b, err := func() ([]byte, error) {
+		// A pipe is opened without waiting for a writer.
+		f, err := root.OpenFile(rel, os.O_RDONLY|unix.O_NONBLOCK, 0)
+		if err != nil {
+			return nil, err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		switch {
+		case err != nil:
+			return nil, err
+		case info.IsDir():
+			return nil, syscall.EISDIR
+		case !info.Mode().IsRegular():
+			return nil, errors.New("is no file")
+		}
+		b, err := io.ReadAll(io.LimitReader(f, maxManifest+1))
+		if err == nil && len(b) > maxManifest {
+			return nil, fmt.Errorf("more than %d bytes are more than a manifest may have", maxManifest)
+		}
+		return b, err
+	}()
+	if err == nil {
+		return b, nil
+	}
+	e := &Error{Place: Place{File: rel}, err: err}
+	var p *fs.PathError
+	if errors.As(err, &p) {
+		err = p.Err
+	}
+	if e.Text = err.Error(); strings.Contains(e.Text, "escapes") { // the word of os.Root
+		e.Text, e.Hint = "leads out of the manifests directory, by a link", "put a copy of the file there"
+	}
+	return nil, e
 }
 
 // relative gives path's name inside dir, and false if it is not inside.

@@ -178,10 +178,10 @@ func (c *composer) noteUnset(value string, unset map[string]bool) {
 // refuses those that say where a person works: without them a path is another one.
 func (c *composer) checkUnset() error {
 	for _, name := range slices.Sorted(maps.Keys(c.unset)) {
-		if slices.Contains(personOwn, name) {
+		if slices.Contains(PersonOwn, name) {
 			return &Error{Place: c.index.mentions(name), Text: fmt.Sprintf("${%s} is empty on the device, where nobody starts the project", name), Hint: homeHint + "; or set it in .env"}
 		}
-		c.warn(c.index.mentions(name), "the variable %s is not set: it is empty on the device; set it here or in .env, or give it a default, ${%s:-…}", name, name)
+		c.warn(c.index.mentions(name), "the variable %s is not set: it is empty on the device; set it in .env, pass this host's with --env-from-host %s, or give it a default, ${%s:-…}", name, name, name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.personal)) {
 		if _, used := c.used[name]; used {
@@ -202,4 +202,29 @@ func (x *yamlIndex) mentions(name string) Place {
 		}
 	}
 	return x.find()
+}
+
+// mentionsText finds the first line that has a text.
+func (x *yamlIndex) mentionsText(text string) Place {
+	for _, f := range x.files {
+		for i, line := range strings.Split(f.text, "\n") {
+			if strings.Contains(line, text) {
+				return Place{File: f.name, Line: i + 1}
+			}
+		}
+	}
+	return x.find()
+}
+
+// noteAbsent notes variables that this host has and that do not count, because nobody
+// passed them.
+func (c *composer) noteAbsent() {
+	if c.opts.Host == nil {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.absent)) {
+		if !c.unset[name] && !slices.Contains(deviceOwn, name) && c.opts.Host(name) {
+			c.note(c.index.mentionsText(name), "the variable %s of this host does not count: --env-from-host %s passes it", name, name)
+		}
+	}
 }

@@ -13,9 +13,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/compose-spec/compose-go/v2/template"
 	"github.com/compose-spec/compose-go/v2/types"
-	"gopkg.in/yaml.v3"
 
 	"github.com/mender-app/mender-app/artifact/names"
 )
@@ -78,107 +76,6 @@ func (c *composer) neededBy(s *types.ContainerSpec) {
 	if s.CredentialSpec != nil {
 		c.need(s.CredentialSpec.File)
 	}
-}
-
-// maxIncluded bounds the Compose files that are followed.
-const maxIncluded = 1000
-
-// included notes the Compose files that others include or extend, with their env files.
-// from are names relative to c.dir. Paths in a file are relative to base, as in Compose: the
-// project directory of the include that it comes from.
-func (c *composer) included(from []string, base string) {
-	for _, name := range from {
-		rel, ok := relative(c.dir, name)
-		if !ok {
-			c.outside = append(c.outside, name)
-		}
-		if !ok || c.needs[rel] || len(c.needs) > maxIncluded {
-			continue
-		}
-		c.needs[rel] = true
-		c.sources = append(c.sources, rel)
-		b, err := readManifest(c.dir, rel)
-		if err != nil {
-			continue // the loader reports it
-		}
-		var file struct {
-			Include  []yaml.Node
-			Services map[string]struct {
-				Extends yaml.Node
-			}
-		}
-		_ = yaml.Unmarshal(b, &file) // what is not as expected is left out, and the loader reports it
-		for i := range file.Include {
-			for _, f := range c.include(&file.Include[i], base) {
-				if inside, ok := relative(c.dir, f); ok {
-					c.includes[rel] = append(c.includes[rel], inside)
-				}
-			}
-		}
-		for _, s := range file.Services {
-			var extends struct{ File string }
-			if s.Extends.Kind == yaml.MappingNode && s.Extends.Decode(&extends) == nil && extends.File != "" {
-				// what an extended service names is relative to its own file
-				f := c.located(base, extends.File)
-				c.included([]string{f}, path.Dir(f))
-			}
-		}
-	}
-}
-
-// include notes one entry of include, and returns its files.
-func (c *composer) include(n *yaml.Node, base string) (files []string) {
-	var entry struct {
-		Path             textList
-		EnvFile          textList `yaml:"env_file"`
-		ProjectDirectory string   `yaml:"project_directory"`
-	}
-	if n.Kind == yaml.ScalarNode {
-		entry.Path = textList{n.Value}
-	} else if n.Decode(&entry) != nil {
-		return nil
-	}
-	if len(entry.Path) == 0 {
-		return nil
-	}
-	for _, p := range entry.Path {
-		files = append(files, c.located(base, p))
-	}
-	dir := path.Dir(files[0])
-	if entry.ProjectDirectory != "" {
-		dir = c.located(base, entry.ProjectDirectory)
-	}
-	if len(entry.EnvFile) == 0 {
-		entry.EnvFile, base = textList{".env"}, dir
-	}
-	for _, f := range entry.EnvFile {
-		c.need(c.located(base, f))
-	}
-	c.included(files, dir)
-	return files
-}
-
-// located is a path of a Compose file, with its variables replaced.
-func (c *composer) located(base, name string) string {
-	if s, err := template.Substitute(name, func(v string) (string, bool) { s, ok := c.env[v]; return s, ok }); err == nil {
-		name = s
-	}
-	if filepath.IsAbs(name) {
-		return name
-	}
-	return path.Join(base, filepath.ToSlash(name))
-}
-
-// textList is a text, or a list of them.
-type textList []string
-
-// UnmarshalYAML reads either form.
-func (l *textList) UnmarshalYAML(n *yaml.Node) error {
-	if n.Kind == yaml.ScalarNode {
-		*l = textList{n.Value}
-		return nil
-	}
-	return n.Decode((*[]string)(l))
 }
 
 // Select narrows what is shipped of a directory to the needed files and directories, to

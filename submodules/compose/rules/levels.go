@@ -313,7 +313,7 @@ func (w *walker) inside(path string) bool {
 	if real, err := filepath.EvalSymlinks(w.dir); err == nil {
 		c.real = real
 	}
-	return c.inside("mount", path, w.dir) == nil
+	return c.inside(Reference{Kind: "mount", Name: path, Base: w.dir}) == nil
 }
 
 // network: the drivers of an engine that make a network of its own.

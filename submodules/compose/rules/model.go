@@ -123,7 +123,7 @@ func (m *Model) Check(dir string, set Settings) error {
 			if o.File == "" {
 				continue
 			}
-			if err := c.inside(kind, o.File, dir); err != nil {
+			if err := c.inside(Reference{Kind: kind, Name: o.File, Base: dir}); err != nil {
 				return err
 			}
 		}
