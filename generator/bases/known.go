@@ -5,12 +5,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/version"
+	"github.com/mender-app/mender-app/generator/source"
 )
 
 // Known is what the header of an artifact says of a release.
@@ -71,6 +74,22 @@ func KnownIn(ctx context.Context, dir string, bad func(path string, err error)) 
 		}
 	}
 	return list, nil
+}
+
+// Replaced finds the image of the release that a new image replaces, by the rule of
+// [Release.Replaced]; nil if there is none.
+func (k *Known) Replaced(url string, digest image.Digest) *artifact.Component {
+	images := k.Meta.ImageComponents()
+	for _, fits := range []func(artifact.Component) bool{
+		func(c artifact.Component) bool { return c.Digest == digest },
+		func(c artifact.Component) bool { return source.Normal(c.URL) == source.Normal(url) },
+		func(c artifact.Component) bool { return source.Repository(c.URL) == source.Repository(url) },
+	} {
+		if i := slices.IndexFunc(images, fits); i >= 0 {
+			return &images[i]
+		}
+	}
+	return nil
 }
 
 // over has the names of the artifacts that the release builds on, as it says itself, and
