@@ -371,10 +371,11 @@ func (p *program) resumeCommand() *cobra.Command {
 		Short: "Finish interrupted deployments, and start what is down",
 		Long: `Ends deployments that were interrupted. A committed deployment is cleaned up; any
 other is undone, so that the previous release runs. A deployment that only waits
-for its commit stays as it is.
+for its commit goes on waiting.
 
 Then each application that should run and does not is started again: one with a
-container that ended, or that the engine lost, with its network for example.
+container that ended, or that the engine lost, with its network for example. Of one
+that waits for its commit, the new release is started.
 Applications that mender-app stop stopped, and releases that failed, stay down.
 
 mender-app-resume.service runs this at boot.`,

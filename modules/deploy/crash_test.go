@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store/durable"
 )
 
@@ -49,6 +50,18 @@ func (g *rig) is(t tb, app string, want *release) {
 	default:
 		g.runs(t, app, want)
 	}
+}
+
+// upWhileWaiting asserts that a release that waits for its commit runs: resume has
+// started it again if the machine did not.
+func (g *rig) upWhileWaiting(t tb, app string) {
+	t.Helper()
+	a := g.app(t, app)
+	if a == nil || phaseOf(a) != journal.Installed || !g.engine().starts(a, a.Deployment.To) {
+		return
+	}
+	run, up := g.w.running[app]
+	require.True(t, up && !run.stopped && !run.mixed, "the release that waits for its commit does not run: %+v", run)
 }
 
 // scenario is what a person does with a client; each command's error is
@@ -290,6 +303,7 @@ func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, 
 		for _, r := range found {
 			require.NoError(t, r.Err, where)
 		}
+		g.upWhileWaiting(tbAt{t, where}, "shop")
 	}
 	switch then {
 	case "mender-app resume":
@@ -299,6 +313,7 @@ func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, 
 		for _, r := range found {
 			require.NoError(t, r.Err, where)
 		}
+		g.upWhileWaiting(tbAt{t, where}, "shop")
 	case "fresh install":
 		require.NoError(t, c.install(g.newTree(t, v4)), where)
 		c.holds(tbAt{t, where}, "shop")

@@ -185,17 +185,53 @@ func (e *Engine) startIfDead(ctx context.Context, a *store.App) (did bool, err e
 	if err != nil {
 		return false, err
 	}
+	if dead, err := t.dead(ctx); err != nil || !dead {
+		return false, err
+	}
+	return true, t.bringUp(ctx, false)
+}
+
+// rolloutIfDead is startIfDead for a new release that waits for its commit.
+func (e *Engine) rolloutIfDead(ctx context.Context, a *store.App) (did bool, err error) {
+	d := a.Deployment
+	if !e.starts(a, d.To) {
+		return false, nil
+	}
+	t, err := e.target(ctx, a, d.To)
+	if err != nil {
+		return false, err
+	}
+	if dead, err := t.dead(ctx); err != nil || !dead {
+		return false, err
+	}
+	e.Log.Info("something of the application does not run: rolling out again", "app", a.Name)
+	if err := e.rollout(ctx, a); err != nil {
+		return true, err
+	}
+	ok, err := t.healthy(ctx)
+	if err != nil {
+		return true, err
+	}
+	if !ok {
+		return true, submodules.Mark(fmt.Errorf("release %s was rolled out again but is not healthy", t.r.ID), submodules.ErrUnhealthy)
+	}
+	if err := e.hooks().Status(ctx, hooks.InDeployment(a, policy.HookStatus, d.To)); err != nil {
+		return true, err
+	}
+	return true, e.barrier(ctx, a)
+}
+
+// dead reports whether something of a release does not run. It is false where the
+// sub-module cannot tell.
+func (t *target) dead(ctx context.Context) (bool, error) {
 	alive, err := t.client().Alive(ctx, t.request())
 	if err != nil {
 		if !errors.Is(err, submodules.ErrUsage) { // a sub-module may lack the verb
-			e.Log.Warn("whether the application runs is not known", "app", a.Name, "error", err)
+			t.e.Log.Warn("whether the application runs is not known", "app", t.app, "error", err)
 		}
 		return false, ctx.Err()
 	}
-	if alive {
-		return false, nil
-	}
-	return true, t.bringUp(ctx, false)
+	return !alive, nil
 }
 
 // startAgain starts the current release, or rolls it out.

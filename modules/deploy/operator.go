@@ -113,7 +113,7 @@ type Resumed struct {
 
 // Resume ends the deployments in which a call was interrupted, and starts again what
 // should run and does not. Resume holds the lock, so no other call works on them. A deployment that waits for its client
-// stays as it is, unless driver is its driver: then the caller knows that this
+// stays open, unless driver is its driver: then the caller knows that this
 // client waits for nothing, and installed is the artifact that the client
 // believes is installed. With driver "", all waiting deployments stay.
 func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resumed, error) {
@@ -166,8 +166,12 @@ func (e *Engine) Resume(ctx context.Context, driver, installed string) ([]Resume
 		default:
 			r.Err = e.settleApp(ctx, a, "")
 		}
-		if r.Err == nil && runsCurrent(a) {
+		switch {
+		case r.Err != nil:
+		case runsCurrent(a):
 			r.Started, r.Err = e.startIfDead(ctx, a)
+		case phaseOf(a) == journal.Installed:
+			r.Started, r.Err = e.rolloutIfDead(ctx, a)
 		}
 		out = append(out, r)
 	}
