@@ -218,10 +218,13 @@ func there(s source.Spec) bool {
 func (p Pair) image() string { return p.New.String() + "=" + p.New.URL }
 
 // artifactName is what an artifact may be called.
-var artifactName = regexp.MustCompile(`^[^-/\\\s\pC][^/\\\s\pC]{0,127}$`)
+var artifactName = regexp.MustCompile(`^[^-./\\\s\pC][^/\\\s\pC]{0,127}$`)
 
-// composeWords are what people write for Compose.
-var composeWords = []string{"compose", "docker", "docker_compose", "dockercompose"}
+// otherWords are what people write for an orchestrator.
+var otherWords = map[string]string{
+	"compose": Compose, "docker": Compose, "docker_compose": Compose, "dockercompose": Compose,
+	"kubernetes": Kubernetes, "kube": Kubernetes, "k3s": Kubernetes,
+}
 
 // checked fills in defaults and refuses what can be refused without looking at
 // any image or manifest.
@@ -249,9 +252,9 @@ func (o Options) checked() (Options, error) {
 	case names.CheckNew(app.Name) != nil:
 		return o, &UsageError{Text: fmt.Sprintf("bad application name %q", app.Name), Hint: "letters, digits, _, . and -, at most 63, the first a letter or digit"}
 	case !artifactName.MatchString(o.Artifact.Name):
-		return o, &UsageError{Text: fmt.Sprintf("bad artifact name %q", o.Artifact.Name), Hint: "no spaces, slashes or control characters, no - at its start, at most 128 characters: it is part of names of files and of commands"}
-	case slices.Contains(composeWords, app.Orchestrator):
-		return o, &UsageError{Text: fmt.Sprintf("there is no orchestrator %q", app.Orchestrator), Hint: "did you mean " + Compose + "?"}
+		return o, &UsageError{Text: fmt.Sprintf("bad artifact name %q", o.Artifact.Name), Hint: "no spaces, slashes or control characters, no - or . at its start, at most 128 characters: it is part of names of files and of commands"}
+	case otherWords[app.Orchestrator] != "":
+		return o, &UsageError{Text: fmt.Sprintf("there is no orchestrator %q", app.Orchestrator), Hint: "did you mean " + otherWords[app.Orchestrator] + "?"}
 	case names.CheckNew(app.Orchestrator) != nil:
 		return o, &UsageError{Text: fmt.Sprintf("bad orchestrator %q", app.Orchestrator), Hint: "it is the name of a sub-module: " + Compose + ", " + Kubernetes + " or your own"}
 	case app.Orchestrator != Kubernetes && len(app.Values) > 0:

@@ -95,7 +95,7 @@ func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) 
 		}
 	}
 	c.plainDevice(project)
-	if err := collect(c.objects(project)); err != nil {
+	if err := c.objects(project, collect); err != nil {
 		return nil, err
 	}
 	if err := together(wrong); err != nil {
@@ -365,7 +365,7 @@ func (c *composer) container(who string, s *types.ContainerSpec, at func(keys ..
 }
 
 // objects checks the files of configs and secrets.
-func (c *composer) objects(p *types.Project) error {
+func (c *composer) objects(p *types.Project, collect func(error) error) error {
 	for _, kind := range []struct {
 		key  string
 		list map[string]types.FileObjectConfig
@@ -373,28 +373,32 @@ func (c *composer) objects(p *types.Project) error {
 		{"configs", convert(p.Configs)}, {"secrets", convert(p.Secrets)},
 	} {
 		for _, name := range slices.Sorted(maps.Keys(kind.list)) {
-			f := kind.list[name]
-			if f.Environment != "" {
-				if v, ok := c.env[f.Environment]; ok {
-					c.used[f.Environment] = v
-				}
-			}
-			if kind.key == "secrets" {
-				if err := c.secret(name, f); err != nil {
-					return err
-				}
-				continue
-			}
-			if f.File == "" {
-				continue
-			}
-			at := c.index.find(kind.key, name, "file")
-			if err := c.file(strings.TrimSuffix(kind.key, "s")+" "+name, f.File, at, strings.TrimSuffix(kind.key, "s")); err != nil {
+			if err := collect(c.object(p, kind.key, name, kind.list[name])); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
+}
+
+// object reads a config or a secret.
+func (c *composer) object(p *types.Project, key, name string, f types.FileObjectConfig) error {
+	one := strings.TrimSuffix(key, "s")
+	if f.External {
+		return c.externalObject(p, key, one, name)
+	}
+	if f.Environment != "" {
+		if v, ok := c.env[f.Environment]; ok {
+			c.used[f.Environment] = v
+		}
+	}
+	if key == "secrets" {
+		return c.secret(name, f)
+	}
+	if f.File == "" {
+		return nil
+	}
+	return c.file(one+" "+name, f.File, c.index.find(key, name, "file"), one)
 }
 
 func convert[M ~map[string]T, T types.ConfigObjConfig | types.SecretConfig](m M) map[string]types.FileObjectConfig {

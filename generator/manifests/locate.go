@@ -91,6 +91,7 @@ var (
 	lineOf      = regexp.MustCompile(`line (\d+)`)
 	keyPath     = regexp.MustCompile(`(services|volumes|networks|configs|secrets)((?:\.[A-Za-z0-9_\-\[\]]+)+)`)
 	serviceOf   = regexp.MustCompile(`service "([^"]+)"`)
+	oneName     = regexp.MustCompile(`^services\.(deploy\.replicas|scale): can't set container_name and (\S+) `)
 	requiredOne = regexp.MustCompile(`required variable (\w+) is missing a value`)
 	fileOf      = regexp.MustCompile(`^(?:validating|failed to parse) ([^:]+): `)
 )
@@ -115,6 +116,10 @@ func (c *composer) explain(err error) error {
 	}
 	if e := x.unknownKeys(text); e != nil {
 		return e
+	}
+	if m := oneName.FindStringSubmatch(text); m != nil {
+		return &Error{Place: x.find("services", m[2], "container_name"), Text: fmt.Sprintf("service %q has a container_name and several containers (%s)", m[2], m[1]),
+			Hint: "a name is for one container: leave container_name out"}
 	}
 	switch {
 	case keyPath.MatchString(text):

@@ -24,14 +24,39 @@ func (c *composer) plainDevice(p *types.Project) {
 			c.note(at, "network %q must be on the device before: docker network create %s; without external, the application has its own", name, n.Name)
 		case n.Driver == "overlay":
 			c.warn(c.index.find("networks", name, "driver"), "network %q: the driver overlay needs a swarm, which a device has not: leave driver out", name)
+		case !slices.Contains(builtInDrivers, n.Driver):
+			c.note(c.index.find("networks", name, "driver"), "network %q: the plugin %s must be on the device", name, n.Driver)
+		case n.DriverOpts["parent"] != "":
+			c.note(c.index.find("networks", name, "driver_opts"), "network %q: the device needs the network interface %s", name, n.DriverOpts["parent"])
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(p.Volumes)) {
-		if v := p.Volumes[name]; bool(v.External) {
+		switch v := p.Volumes[name]; {
+		case bool(v.External):
 			c.note(c.index.find("volumes", name), "volume %q must be on the device before: docker volume create %s; without external, the application has its own", name, v.Name)
+		case v.Driver != "" && v.Driver != "local":
+			c.note(c.index.find("volumes", name, "driver"), "volume %q: the plugin %s must be on the device", name, v.Driver)
 		}
 	}
 }
+
+// externalObject refuses a config or secret that a swarm would have. Compose stops at it when
+// a service uses it.
+func (c *composer) externalObject(p *types.Project, key, one, name string) error {
+	for _, service := range p.ServiceNames() {
+		s := p.Services[service]
+		uses := slices.ContainsFunc(s.Configs, func(r types.ServiceConfigObjConfig) bool { return key == "configs" && r.Source == name }) ||
+			slices.ContainsFunc(s.Secrets, func(r types.ServiceSecretConfig) bool { return key == "secrets" && r.Source == name })
+		if uses {
+			return &Error{Place: c.index.find(key, name), Text: fmt.Sprintf("%s %q of service %q is external: a swarm has such, a device has not", one, name, service),
+				Hint: "give it a file: beside the Compose file, or the absolute path of one on the device"}
+		}
+	}
+	return nil
+}
+
+// builtInDrivers are the network drivers of an engine without plugins.
+var builtInDrivers = []string{"", "bridge", "host", "none", "macvlan", "ipvlan", "overlay"}
 
 // driveLetter matches what Compose takes for a path of Windows.
 var driveLetter = regexp.MustCompile(`^[A-Za-z]:[/\\]`)

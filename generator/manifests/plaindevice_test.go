@@ -102,3 +102,63 @@ services:
 	require.ErrorContains(t, err, `compose.yaml:9: service "c": Compose takes the volume v:/v for a path of Windows (give the volume a name of two letters or more)`)
 	require.ErrorContains(t, err, `; compose.yaml:12: service "d": bind mount`)
 }
+
+// What needs a plugin, or an interface that the device may lack, is noted.
+func TestPluginsAndInterfaces(t *testing.T) {
+	found, err := Compose(t.Context(), writeFiles(t, map[string]string{"compose.yaml": `
+services:
+  web: {image: "a:1", networks: [lan, mesh, own], volumes: ["nfs:/nfs", "data:/data"]}
+networks:
+  lan:
+    driver: macvlan
+    driver_opts: {parent: eth7}
+  mesh: {driver: weave}
+  own: {driver: bridge}
+volumes:
+  nfs: {driver: rexray}
+  data: {driver: local}
+`}), ComposeOptions{})
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		`compose.yaml:7: network "lan": the device needs the network interface eth7`,
+		`compose.yaml:8: network "mesh": the plugin weave must be on the device`,
+		`compose.yaml:11: volume "nfs": the plugin rexray must be on the device`,
+	}, found.Notes)
+	require.Equal(t, found.Notes, found.Warnings)
+}
+
+// Compose on a device stops at configs and secrets of a swarm, if a service uses them. All of
+// them are named at once.
+func TestExternalConfigsAndSecrets(t *testing.T) {
+	files := map[string]string{"compose.yaml": `
+services:
+  web:
+    image: a:1
+    configs: [site]
+    secrets: [pin]
+  debug: {image: "a:1", secrets: [other], profiles: [debug]}
+configs:
+  site: {external: true}
+  unused: {external: true}
+secrets:
+  pin: {external: true}
+  other: {external: true}
+`}
+	_, err := Compose(t.Context(), writeFiles(t, files), ComposeOptions{})
+	require.ErrorContains(t, err, `compose.yaml:9: config "site" of service "web" is external: a swarm has such, a device has not; compose.yaml:12: secret "pin" of service "web" is external`)
+	require.NotContains(t, err.Error(), "unused")
+	require.NotContains(t, err.Error(), "other")
+}
+
+func TestContainerNameOfSeveral(t *testing.T) {
+	for _, several := range []string{"scale: 2", "deploy: {replicas: 3}"} {
+		_, err := Compose(t.Context(), writeFiles(t, map[string]string{"compose.yaml": `
+services:
+  db: {image: "a:1"}
+  web:
+    image: a:1
+    container_name: front
+    ` + several + "\n"}), ComposeOptions{})
+		require.ErrorContains(t, err, `compose.yaml:6: service "web" has a container_name and several containers (`)
+	}
+}

@@ -15,7 +15,7 @@ func TestPlainSecrets(t *testing.T) {
 	found, err := Compose(t.Context(), writeFiles(t, map[string]string{
 		".env": "PASSWORD=x\n", "key": "k",
 		"compose.yaml": `
-services: {a: {image: "a:1", secrets: [shipped, variable, device, outside]}}
+services: {a: {image: "a:1", secrets: [shipped, variable, device]}}
 secrets:
   shipped: {file: ./key}
   variable: {environment: PASSWORD}
