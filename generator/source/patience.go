@@ -23,13 +23,13 @@ type patientAnswers struct {
 }
 
 func (p patientAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
-	slow := fmt.Errorf("%s is too slow: it sent less than %d KiB in %s; try again, or fetch from a mirror", r.URL.Host, progress>>10, p.patience)
+	slow := &slowError{r.URL.Host, p.patience}
 	ctx, cancel := context.WithCancelCause(r.Context())
 	timer := time.AfterFunc(p.patience, func() { cancel(slow) })
 	resp, err := p.RoundTripper.RoundTrip(r.WithContext(ctx))
 	timer.Stop()
 	if err != nil {
-		if context.Cause(ctx) == slow {
+		if context.Cause(ctx) == error(slow) {
 			err = slow
 		}
 		cancel(nil)
@@ -37,6 +37,16 @@ func (p patientAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp.Body = &patientBody{ReadCloser: resp.Body, ctx: ctx, cancel: cancel, slow: slow, patience: p.patience, left: p.patience}
 	return resp, nil
+}
+
+// slowError says that a server is given up.
+type slowError struct {
+	host     string
+	patience time.Duration
+}
+
+func (e *slowError) Error() string {
+	return fmt.Sprintf("%s is too slow: it sent less than %d KiB in %s; try again, or fetch from a mirror", e.host, progress>>10, e.patience)
 }
 
 type patientBody struct {

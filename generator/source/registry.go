@@ -92,7 +92,7 @@ func (o *Opener) fetch(ctx context.Context, place candidate, ref name.Reference)
 	remoteOpts := []remote.Option{
 		remote.WithContext(ctx),
 		remote.WithAuthFromKeychain(authn.DefaultKeychain),
-		remote.WithTransport(boundedAnswers{patientAnswers{plainGuard{base, o.Config, place.insecure}, patience}}),
+		remote.WithTransport(boundedAnswers{resumedAnswers{patientAnswers{plainGuard{base, o.Config, place.insecure}, patience}}}),
 		remote.WithUserAgent("app-gen"),
 	}
 	desc, err := remote.Get(at, remoteOpts...)
