@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/generator/manifests"
 )
 
@@ -196,6 +197,11 @@ func travels(d *Description) section {
 	widest := max(d.Bytes, whole)
 	t := table{Caption: "The artifact beside what it brings", Head: []cell{{Text: "What"}, {"Size", number}}}
 	t.Rows = append(t.Rows, row{"The artifact, as it is downloaded", newBar("delta", d.Bytes, d.Bytes, widest), []cell{{Bytes(d.Bytes), number}}})
+	for _, f := range d.Files {
+		if what := payloadNames[f.Name]; what != "" {
+			t.Rows = append(t.Rows, row{what, newBar("delta", f.Bytes, f.Bytes, widest), []cell{{Bytes(f.Bytes), number}}})
+		}
+	}
 	switch {
 	case len(d.Images) == 0:
 		s.Notes = []string{"It has no images."}
@@ -211,14 +217,24 @@ func travels(d *Description) section {
 		s.Notes = append(s.Notes, wholeNote(d))
 	}
 	s.Tables = []table{t}
-	if by := byEncoding(d); len(by.Rows) > 0 {
+	by, shared := byEncoding(d)
+	if len(by.Rows) > 0 {
 		s.Tables = append(s.Tables, by)
+	}
+	if shared > 0 {
+		s.Notes = append(s.Notes, "A layer of several images is counted once, with the first of them.")
 	}
 	return s
 }
 
-// byEncoding sums up the layers of images that travel in one way.
-func byEncoding(d *Description) table {
+// payloadNames are the files of the payload, as parts of the artifact.
+var payloadNames = map[string]string{
+	artifact.ImagesPayload: "Of it, the images and files", artifact.ManifestsPayload: "Of it, the manifests",
+}
+
+// byEncoding sums up the layers of images that travel in one way. A layer that an earlier
+// image has is shared, and counted there.
+func byEncoding(d *Description) (_ table, shared int) {
 	type sum struct{ layers, size, bytes int64 }
 	plus := func(a, b int64) int64 {
 		if a < 0 || b < 0 { // one that is not known
@@ -228,8 +244,14 @@ func byEncoding(d *Description) table {
 	}
 	sums := map[string]sum{}
 	var widest int64
+	seen := map[digest.Digest]bool{}
 	for _, img := range d.Images {
 		for _, l := range img.Layers {
+			if seen[l.DiffID] {
+				shared++
+				continue
+			}
+			seen[l.DiffID] = true
 			s := sums[l.Encoding]
 			s = sum{s.layers + 1, plus(s.size, l.Size), plus(s.bytes, l.Bytes)}
 			sums[l.Encoding], widest = s, max(widest, s.size)
@@ -245,5 +267,5 @@ func byEncoding(d *Description) table {
 			t.Rows = append(t.Rows, row{name, newBar(encodingClass(string(e)), s.bytes, s.size, widest), []cell{{fmt.Sprint(s.layers), number}, {Bytes(s.bytes), number}, {Bytes(s.size), number}}})
 		}
 	}
-	return t
+	return t, shared
 }

@@ -82,27 +82,42 @@ func unpacked(d *Description) (size int64, known bool) {
 func describeImages(b *bounds, d *Description) section {
 	s := section{Title: "Images and their layers"}
 	var widest int64
-	delta := false
+	delta, shared := false, false
+	first := map[digest.Digest]string{} // of a layer: the image that it is counted with
 	for i := range d.Images {
 		img := &d.Images[i]
 		for _, l := range layersOf(img) {
 			widest = max(widest, l.Size)
+			if in, ok := first[l.DiffID]; !ok {
+				first[l.DiffID] = img.URL
+			} else if in != img.URL {
+				shared = true
+			}
 		}
-		delta = delta || img.Format != string(artifact.FormatFull) && !overNothing(img)
+		delta = delta || img.Format != string(artifact.FormatFull) && !overNothing(img) && !unchanged(img.Digest, img.Bases)
 	}
 	if widest > 0 {
 		s.Notes = append(s.Notes, "The outline of a bar is a layer, and the filled part is what travels of it. The lowest layer comes first.")
+	}
+	if shared {
+		s.Notes = append(s.Notes, "A layer of several images is counted with the first of them. The others name that image.")
 	}
 	if delta {
 		s.Notes = append(s.Notes, "Which files a delta changes is not known without what it builds on: app-gen diff names them.")
 	}
 	s.More = more(each(b, d.Images, func(img ImageDescription) {
-		s.Parts = append(s.Parts, describeImage(b, d, &img, widest))
+		s.Parts = append(s.Parts, describeImage(b, d, &img, layerScale{widest, first}))
 	}))
 	return s
 }
 
-func describeImage(b *bounds, d *Description, img *ImageDescription, widest int64) section {
+// layerScale is what the tables of all layers have in common.
+type layerScale struct {
+	widest int64
+	first  map[digest.Digest]string // the image that a layer is counted with
+}
+
+func describeImage(b *bounds, d *Description, img *ImageDescription, scale layerScale) section {
 	s := section{Title: b.word(img.URL)}
 	add := func(name, value string) {
 		if value != "" {
@@ -125,10 +140,10 @@ func describeImage(b *bounds, d *Description, img *ImageDescription, widest int6
 		add("Shared by its ways", Bytes(img.SharedBytes))
 	}
 	if len(img.Layers) > 0 {
-		s.Tables = append(s.Tables, layersTable(b, "Layers", img.Layers, widest))
+		s.Tables = append(s.Tables, layersTable(b, "Layers", img.URL, img.Layers, scale))
 	}
 	s.More = more(each(b, img.Variants, func(v VariantDescription) {
-		s.Tables = append(s.Tables, variantTable(b, len(s.Tables)+1, v, widest))
+		s.Tables = append(s.Tables, variantTable(b, len(s.Tables)+1, img, v, scale))
 	}))
 	if len(img.Largest) > 0 {
 		s.Tables = append(s.Tables, largestTable(b, img.Largest))
@@ -155,12 +170,19 @@ func formatText(img *ImageDescription) string {
 		return fmt.Sprintf("in %d ways, of which a device takes the first that fits", len(img.Variants))
 	}
 	switch {
+	case unchanged(img.Digest, img.Bases):
+		return "unchanged: the device has it"
 	case img.Current != "":
 		return img.Format + " over " + img.Current
 	case overNothing(img):
 		return "whole, as a delta over nothing"
 	}
 	return img.Format
+}
+
+// unchanged reports whether an image is one that the devices have.
+func unchanged(img digest.Digest, bases []artifact.Base) bool {
+	return slices.ContainsFunc(bases, func(b artifact.Base) bool { return b.Digest == img })
 }
 
 // overNothing reports whether an image is a delta that needs nothing of the device.
@@ -187,12 +209,16 @@ func wholeNote(d *Description) string {
 	return note + "."
 }
 
-func layersTable(b *bounds, caption string, layers []LayerDescription, widest int64) table {
+func layersTable(b *bounds, caption, image string, layers []LayerDescription, scale layerScale) table {
 	t := table{Caption: caption, Head: layerHead("Layer")}
 	t.More = more(each(b, layers, func(l LayerDescription) {
+		if in := scale.first[l.DiffID]; in != image {
+			t.Rows = append(t.Rows, row{Name: b.word(shortDigest(l.DiffID) + " as in " + in), Cells: []cell{{"counted there", number}, {Bytes(l.Size), number}}})
+			return
+		}
 		t.Rows = append(t.Rows, row{
 			Name:  b.word(shortDigest(l.DiffID) + " " + encodingText(l.Encoding)),
-			Bar:   newBar(encodingClass(l.Encoding), l.Bytes, l.Size, widest),
+			Bar:   newBar(encodingClass(l.Encoding), l.Bytes, l.Size, scale.widest),
 			Cells: []cell{{Bytes(l.Bytes), number}, {Bytes(l.Size), number}},
 		})
 	}))
@@ -200,14 +226,16 @@ func layersTable(b *bounds, caption string, layers []LayerDescription, widest in
 }
 
 // variantTable is one way of several in which an image travels.
-func variantTable(b *bounds, n int, v VariantDescription, widest int64) table {
+func variantTable(b *bounds, n int, img *ImageDescription, v VariantDescription, scale layerScale) table {
 	caption := fmt.Sprintf("Way %d, whole", n)
-	if len(v.Bases) > 0 {
+	if unchanged(img.Digest, v.Bases) {
+		caption = fmt.Sprintf("Way %d, unchanged", n)
+	} else if len(v.Bases) > 0 {
 		caption = fmt.Sprintf("Way %d, over %s", n, b.word(v.Bases[0].URL))
 	}
 	caption += fmt.Sprintf(": %s in the artifact, %s of temporary files, %s of memory, %s more in the engine",
 		Bytes(v.Bytes), Bytes(v.Temp), Bytes(v.Memory), Bytes(v.Engine))
-	return layersTable(b, caption, v.Layers, widest)
+	return layersTable(b, caption, img.URL, v.Layers, scale)
 }
 
 func largestTable(b *bounds, files []LargeFile) table {
