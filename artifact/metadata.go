@@ -153,16 +153,21 @@ func (c Component) As(i int) Component {
 }
 
 // Members returns the names of the members of the images payload that make up
-// variant i, in their order in the payload.
+// variant i, in their order in the payload, or in the file that has it outside of the
+// payload.
 func (c Component) Members(i int) []string {
 	v := c.Variants[i]
+	number := i + 1
+	if v.Content != nil { // the only one in its file
+		number = 1
+	}
 	switch {
 	case v.Format == FormatFull:
 		return []string{memberImage}
 	case v.Shared:
-		return []string{memberShared, memberVariant(i + 1)}
+		return []string{memberShared, memberVariant(number)}
 	}
-	return []string{memberVariant(i + 1)}
+	return []string{memberVariant(number)}
 }
 
 // Format is the form in which the payload has an image.

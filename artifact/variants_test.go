@@ -66,6 +66,9 @@ func TestVariantsMetadata(t *testing.T) {
 	alone.Variants[2].Format = FormatDelta
 	require.NoError(t, withVariants(alone).Validate())
 	require.Equal(t, []string{"image.3.delta"}, alone.Members(2))
+	alone.Variants = slices.Clone(alone.Variants)
+	alone.Variants[2].Content = &Content{}
+	require.Equal(t, []string{"image.1.delta"}, alone.Members(2), "a file of its own")
 
 	for name, edit := range map[string]func(c *Component, m *Metadata){
 		"no feature":              func(_ *Component, m *Metadata) { m.Requires = []string{FeatureDelta} },

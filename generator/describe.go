@@ -155,11 +155,17 @@ func (b *imageDeltas) variant(img *plannedImage, n int) artifact.Variant {
 
 // variant describes the delta of an image, but for what it builds on.
 func (d *encodedDelta) variant(img *plannedImage) artifact.Variant {
+	return DescribeDelta(d.report, int64(len(img.Image.Config)))
+}
+
+// DescribeDelta describes the delta of an image, as the variants in an artifact's metadata
+// do, but for what it builds on. config is the size of the image's config.
+func DescribeDelta(report *encoder.Report, config int64) artifact.Variant {
 	v := artifact.Variant{
-		Format: artifact.FormatDelta, PayloadBytes: d.size(), Engine: int64(len(img.Image.Config)),
-		Temp: d.report.Header.Temp, Memory: d.report.Header.Memory, Decode: d.decode(),
+		Format: artifact.FormatDelta, PayloadBytes: report.Size, Engine: config,
+		Temp: report.Header.Temp, Memory: report.Header.Memory, Decode: report.Work.Instructions(),
 	}
-	for _, o := range d.report.Objects {
+	for _, o := range report.Objects {
 		if o.Index == 0 { // the config
 			continue
 		}

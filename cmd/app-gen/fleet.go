@@ -24,12 +24,15 @@ func fleetCommand() *cobra.Command {
 		Long: `fleet makes the right delta for each device of a fleet ready before a rollout begins:
 
   plan     counts what the devices have, and plans the deltas that are worth their cost
+  run      makes them, in as many processes as there are
+  status   says how many are made
+  publish  writes the artifact, when all of them are there
 
 docs/FLEET.md has an example from the inventory to the rollout.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(fleetPlanCommand())
+	c.AddCommand(fleetPlanCommand(), fleetRunCommand(), fleetStatusCommand(), fleetPublishCommand())
 	return c
 }
 

@@ -50,6 +50,11 @@ func TestOutputs(t *testing.T) {
 		t.Helper()
 		require.True(t, json.Valid(content))
 	}
+	require.NoError(t, os.Mkdir(at("releases"), 0o755))
+	require.NoError(t, os.Link(at("shop.mender"), at("releases/shop.mender")))
+	require.NoError(t, os.WriteFile(at("devices.csv"), []byte("device_type,version\nbox,shop-0\n"), 0o644))
+	said, err := outputtest.Said(call("fleet", "plan", "--inventory", "devices.csv", "--releases", "releases", "-n", "shop-1", "-o", "plan.json"))
+	require.NoError(t, err, said)
 	delta, err := os.ReadFile(at("delta"))
 	require.NoError(t, err)
 	report := append(generate, "--output-path", "beside.mender")
@@ -63,8 +68,13 @@ func TestOutputs(t *testing.T) {
 		"app-gen release --sbom":             {Args: reported, Whole: document},
 		"app-gen release --provenance":       {Args: reported, Whole: document},
 		"app-gen by-reference --output-path": {Args: []string{"by-reference", "shop.mender", "place"}, Whole: begins("version\x00")},
-		"app-gen inspect --html":             {Args: []string{"inspect", "shop.mender"}, Whole: begins("<!DOCTYPE html>")},
-		"app-gen diff --html":                {Args: []string{"diff", "shop.mender", "shop.mender"}, Whole: begins("<!DOCTYPE html>")},
+		"app-gen fleet plan --output-path": {
+			Args: []string{"fleet", "plan", "--inventory", "devices.csv", "--releases", "releases", "-n", "shop-1"}, Whole: document,
+		},
+		"app-gen fleet status --metrics":      {Args: []string{"fleet", "status", "plan.json", "store"}, Whole: begins("# HELP")},
+		"app-gen fleet publish --output-path": {Args: []string{"fleet", "publish", "plan.json", "store"}, Whole: begins("version\x00")},
+		"app-gen inspect --html":              {Args: []string{"inspect", "shop.mender"}, Whole: begins("<!DOCTYPE html>")},
+		"app-gen diff --html":                 {Args: []string{"diff", "shop.mender", "shop.mender"}, Whole: begins("<!DOCTYPE html>")},
 		"app-gen delta encode --output": {Args: []string{"delta", "encode", "web1.tar", "web2.tar"}, Whole: func(t testing.TB, content []byte) {
 			t.Helper()
 			require.Equal(t, delta, content)

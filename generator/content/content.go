@@ -41,6 +41,8 @@ type Options struct {
 	Sources  []string // URLs below which devices find it; none: their configuration says where
 	Signing  mender.Options
 	TempDir  string // for the payload; "" is the directory of the output
+	// Deltas are more forms of images, by the digests of these. Their content is in Place.
+	Deltas map[image.Digest][]artifact.Variant
 }
 
 // File is content in a place.
@@ -241,7 +243,7 @@ func (t *taker) image(ctx context.Context, c *artifact.Component, info artifact.
 	case artifact.KindFull:
 		info.Variant = -1
 	case artifact.KindDelta:
-		info.Variant = n + 1
+		info.Variant = 1
 	default:
 		return &Error{Text: fmt.Sprintf("%s is a %s", c.URL, info.Kind), Hint: "make the artifact with app-gen"}
 	}
@@ -379,7 +381,28 @@ func (t *taker) refer(c *artifact.Component) error {
 	for n := range c.Variants {
 		c.Variants[n].Content = &made[n]
 	}
+	t.addDeltas(c)
 	return nil
+}
+
+// addDeltas adds the deltas over bases that a component has none for, before the form that
+// needs no base.
+func (t *taker) addDeltas(c *artifact.Component) {
+	for _, v := range t.Deltas[c.Digest] {
+		base := v.Bases[0].Digest
+		if slices.ContainsFunc(c.Variants, func(have artifact.Variant) bool { return len(have.Bases) > 0 && have.Bases[0].Digest == base }) {
+			continue
+		}
+		at := len(c.Variants)
+		if last := c.Variants[at-1]; len(last.Bases) == 0 {
+			at--
+		}
+		c.Variants = slices.Insert(c.Variants, at, v)
+		c.PayloadBytes += v.PayloadBytes
+		if i, there := slices.BinarySearch(t.meta.Images, base.Hex()); !there {
+			t.meta.Images = slices.Insert(t.meta.Images, i, base.Hex())
+		}
+	}
 }
 
 // Mirror copies the content of an artifact from one place to another. What is there stays.

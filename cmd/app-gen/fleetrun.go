@@ -1,0 +1,228 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/fleet"
+)
+
+// planAndStore are the arguments of the commands that work on a plan.
+func planAndStore(args []string) (*fleet.Plan, *fleet.Store, error) {
+	p, err := fleet.ReadPlan(args[0])
+	return p, &fleet.Store{Dir: args[1]}, err
+}
+
+var shardForm = regexp.MustCompile(`^([0-9]{1,5})/([0-9]{1,5})$`)
+
+// parseShard reads i/n.
+func parseShard(s string) (i, n int, err error) {
+	m := shardForm.FindStringSubmatch(s)
+	if m != nil {
+		i, _ = strconv.Atoi(m[1])
+		n, _ = strconv.Atoi(m[2])
+	}
+	if i < 1 || i > n || n > fleet.MaxShards {
+		return 0, 0, &usageError{text: fmt.Sprintf("--shard %q is not I/N", s), hint: fmt.Sprintf("such as 2/8: the second of eight, which may be %d at most", fleet.MaxShards)}
+	}
+	return i, n, nil
+}
+
+func fleetRunCommand() *cobra.Command {
+	r := fleet.Run{}
+	var shard string
+	var asJSON bool
+	c := &cobra.Command{
+		Use:   "run PLAN STORE --releases PLACE",
+		Short: "make the deltas of a plan, or a shard of them",
+		Long: `run makes the deltas of PLAN that are not in the directory STORE, the best first. With
+--shard I/N it makes a part of them, and N processes make all, on as many machines as
+share the STORE. Each delta is decoded before it is put there, and has the same
+bytes whatever N is. A process may die, run twice, or run on another machine: what is in
+the store is not made again, unless it is damaged.
+
+` + exitText,
+		Example: `  app-gen fleet run plan.json store --releases releases
+  app-gen fleet run plan.json store --releases releases --shard 2/8 --json`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			if len(r.Releases) == 0 {
+				return &usageError{text: "--releases is missing", hint: "name the place that the plan was made with"}
+			}
+			if r.Shard, r.Shards, err = parseShard(shard); err != nil {
+				return err
+			}
+			if r.Plan, r.Store, err = planAndStore(args); err != nil {
+				return err
+			}
+			dirs, remove, err := fetched(c.Context(), r.Releases)
+			defer remove()
+			if err != nil {
+				return err
+			}
+			r.Releases = dirs
+			events := json.NewEncoder(c.OutOrStdout())
+			r.Tell = func(e fleet.Event) {
+				if asJSON {
+					_ = events.Encode(e) // as what people see
+					return
+				}
+				printEvent(c.OutOrStdout(), e)
+			}
+			return r.Do(c.Context())
+		},
+	}
+	fl := c.Flags()
+	fl.SortFlags = false
+	fl.StringArrayVar(&r.Releases, "releases", nil, "directory, URL or oci:REPOSITORY with the releases (repeatable)")
+	fl.StringVar(&shard, "shard", "1/1", "which part to make: I/N, from 1")
+	fl.StringVar(&r.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR)")
+	fl.BoolVar(&asJSON, "json", false, "print one JSON document a line for each delta")
+	return c
+}
+
+func printEvent(w io.Writer, e fleet.Event) {
+	what := fmt.Sprintf("%s over %s", e.Image, e.Over)
+	switch e.Type {
+	case "begin":
+		fmt.Fprintf(w, "%d/%d  making %s, %s\n", e.Done+1, e.Of, what, e.Platform)
+	case "made":
+		fmt.Fprintf(w, "%d/%d  made   %s: %s in %d s\n", e.Done, e.Of, what, bytesText(e.Bytes), e.Seconds)
+	case "there":
+		fmt.Fprintf(w, "%d/%d  there  %s: %s\n", e.Done, e.Of, what, bytesText(e.Bytes))
+	}
+}
+
+func fleetStatusCommand() *cobra.Command {
+	var asJSON bool
+	var metrics string
+	c := &cobra.Command{
+		Use:   "status PLAN STORE",
+		Short: "say how many deltas of a plan are made",
+		Long: `status looks which deltas of PLAN are in the directory STORE, and says how long the others
+take. --metrics writes the numbers for the textfile collector of Prometheus.
+
+` + exitText,
+		Example: "  app-gen fleet status plan.json store --metrics /var/lib/node_exporter/fleet.prom",
+		Args:    cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) error {
+			p, s, err := planAndStore(args)
+			if err != nil {
+				return err
+			}
+			st, err := fleet.Look(p, s)
+			if err != nil {
+				return err
+			}
+			if metrics != "" {
+				if err := generator.WriteFile(c.Context(), metrics, "", func(w io.Writer) error { return st.Metrics(w, p.Release) }); err != nil {
+					return err
+				}
+			}
+			if asJSON {
+				return printJSON(c.OutOrStdout(), st)
+			}
+			fmt.Fprintf(c.OutOrStdout(), "%d of %d deltas are made, %s\n", st.There, st.Deltas, bytesText(st.Bytes))
+			if len(st.Lacking) > 0 {
+				fmt.Fprintf(c.OutOrStdout(), "the others take about %s of one processor:\n", millis(st.CPULeft))
+				printDeltas(c.OutOrStdout(), st.Lacking, "")
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&metrics, "metrics", "", "file to write metrics to, in the text format of Prometheus")
+	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
+	return c
+}
+
+// lookAgain is how often --wait looks.
+const lookAgain = 5 * time.Second
+
+func fleetPublishCommand() *cobra.Command {
+	f := &genFlags{}
+	p := fleet.Publication{}
+	var wait, asJSON bool
+	c := &cobra.Command{
+		Use:   "publish PLAN STORE -o OUT",
+		Short: "write the artifact of a release, when all its deltas are made",
+		Long: `publish writes the artifact that you give to Mender, or to devices: some kilobytes, with
+the digests of the deltas and whole images, which devices fetch one by one from where STORE
+lies for them. It refuses until every delta of PLAN is in STORE, reads each of them, and puts
+the whole images there too, so that nothing is deployed that a device cannot fetch.
+` + "`app-gen by-reference --help`" + ` says how devices find the files.
+
+` + exitText,
+		Example: `  app-gen fleet publish plan.json store --wait --source https://downloads.example/content \
+      --key private.pem -o shop-5.mender`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			if p.Output == "" {
+				return &usageError{text: "--output-path is missing", hint: "name the artifact to write with -o"}
+			}
+			if err := artifact.CheckSources(p.Sources); err != nil {
+				return &usageError{text: "--source: " + err.Error()}
+			}
+			if p.Plan, p.Store, err = planAndStore(args); err != nil {
+				return err
+			}
+			for _, t := range p.Plan.Targets {
+				if same(p.Output, t.File) {
+					return &usageError{text: "--output-path is the release itself", hint: "later releases build on it: choose another name"}
+				}
+			}
+			s, err := f.signing(c.Context())
+			if err != nil {
+				return err
+			}
+			p.Signing = mender.Options{Key: s.Key, Sign: s.Sign, Public: s.Public}
+			if p.Signing.ModTime, err = epoch(); err != nil {
+				return err
+			}
+			if wait {
+				p.Wait = lookAgain
+			}
+			p.Tell = func(st *fleet.Status) {
+				fmt.Fprintf(c.ErrOrStderr(), "app-gen: waiting: %d of %d deltas are made\n", st.There, st.Deltas)
+			}
+			list, err := p.Do(c.Context())
+			if err != nil {
+				return err
+			}
+			if asJSON {
+				return printJSON(c.OutOrStdout(), struct {
+					Published []fleet.Published `json:"published"`
+				}{list})
+			}
+			for _, r := range list {
+				fmt.Fprintf(c.OutOrStdout(), "%s: %s, artifact %s for %s with %d deltas\n", r.Path, bytesText(r.Result.Size), r.Result.Name, r.Platform, r.Deltas)
+			}
+			fmt.Fprintf(c.OutOrStdout(), "First copy the files of %s to where devices find them, all but the directory made.\nThen upload to Mender:", filepath.Clean(p.Store.Dir))
+			for _, r := range list {
+				fmt.Fprintf(c.OutOrStdout(), " %s", r.Path)
+			}
+			fmt.Fprintln(c.OutOrStdout())
+			return nil
+		},
+	}
+	fl := c.Flags()
+	fl.SortFlags = false
+	fl.StringVarP(&p.Output, "output-path", "o", "", "artifact to write; {platform} in it is that of the release")
+	fl.BoolVar(&wait, "wait", false, "wait until all deltas are made")
+	fl.StringArrayVar(&p.Sources, "source", nil, "URL below which devices find the files of STORE, after their own mirrors (repeatable)")
+	fl.StringVarP(&f.keyFile, "key", "k", "", "PEM file of the private key that signs, or a key in a token, pkcs11:…")
+	fl.StringVar(&f.signCommand, "sign-command", "", "program that signs instead of --key")
+	fl.StringVar(&f.publicKey, "public-key", "", "PEM file of the public key that must match the signature of --sign-command or of a token")
+	fl.StringVar(&p.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR)")
+	fl.BoolVar(&asJSON, "json", false, "print one JSON document")
+	return c
+}
