@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/artifact/strictjson"
 )
@@ -255,7 +256,7 @@ func CheckSources(list []string) error {
 	for _, s := range list {
 		u, err := url.Parse(s)
 		if err != nil || len(s) > maxText || (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-			return fmt.Errorf("%q is not a URL https://HOST/DIRECTORY without user and query", clip.Text(s))
+			return fmt.Errorf("%q is not a URL https://HOST/DIRECTORY without user and query", clip.Text(input.Source(s).String()))
 		}
 	}
 	return nil

@@ -130,13 +130,13 @@ func push(ctx context.Context, w io.Writer, text string, paths []string) error {
 		report := func(n int64) { bars.event(source.Event{Stage: "push", What: name, Done: n, Total: -1}) }
 		there, err := places.Put(ctx, to, name, path, report)
 		if err != nil {
-			return &bases.Error{Text: "push " + path + " to " + text, Err: err}
+			return &bases.Error{Text: "push " + path + " to " + to.String(), Err: err}
 		}
 		done := "added"
 		if there {
 			done = "unchanged"
 		}
-		fmt.Fprintf(w, "%s %s in %s\n", done, name, text)
+		fmt.Fprintf(w, "%s %s in %s\n", done, name, to)
 	}
 	return nil
 }

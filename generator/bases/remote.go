@@ -20,12 +20,12 @@ func Fetch(ctx context.Context, text, dir, artifact string, last int, tell func(
 	}
 	names, err := places.Releases(ctx, from)
 	if err != nil {
-		return &Error{Text: "releases in " + text, Err: err}
+		return &Error{Text: "releases in " + from.String(), Err: err}
 	}
 	for _, file := range wanted(names, artifact, last) {
 		report := func(n int64) { tell(source.Event{Stage: "fetch", What: file, Done: n, Total: -1}) }
 		if err := places.Download(ctx, from, file, filepath.Join(dir, file), report); err != nil {
-			return &Error{Text: "release " + file + " in " + text, Err: err}
+			return &Error{Text: "release " + file + " in " + from.String(), Err: err}
 		}
 	}
 	return nil

@@ -16,6 +16,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/metered"
 )
 
@@ -28,22 +29,23 @@ const maxSingle = 5 << 30
 
 // bucket is a bucket of an S3 server, or what is below a prefix there.
 type bucket struct {
-	text, name, prefix string
-	client             minio.Core
+	text         input.Source
+	name, prefix string
+	client       minio.Core
 }
 
 // openBucket takes the server, the region and the credentials from where programs of AWS
 // have them: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID,
 // AWS_PROFILE, ~/.aws, and the role of the machine.
-func openBucket(text string, u *url.URL) (Place, error) {
+func openBucket(text input.Source, u *url.URL) (Place, error) {
 	b := &bucket{text: text, name: u.Host, prefix: strings.Trim(u.Path, "/")}
 	if b.name == "" || u.User != nil || u.RawQuery != "" {
-		return nil, &Error{Text: text + " is not a bucket", Hint: "it is s3://BUCKET/PREFIX; the server is in AWS_ENDPOINT_URL"}
+		return nil, &Error{Text: text.String() + " is not a bucket", Hint: "it is s3://BUCKET/PREFIX; the server is in AWS_ENDPOINT_URL"}
 	}
 	at := cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"), amazon)
 	server, err := url.Parse(at)
 	if err != nil || server.Host == "" || server.Scheme != "https" && server.Scheme != "http" {
-		return nil, &Error{Text: fmt.Sprintf("AWS_ENDPOINT_URL %q is not a URL", at)}
+		return nil, &Error{Text: fmt.Sprintf("AWS_ENDPOINT_URL %s is not a URL", input.Source(at))}
 	}
 	client, err := minio.New(server.Host, &minio.Options{
 		Secure: server.Scheme == "https",
@@ -55,14 +57,14 @@ func openBucket(text string, u *url.URL) (Place, error) {
 		MaxRetries: attempts,
 	})
 	if err != nil {
-		return nil, &Error{Text: text, Err: err}
+		return nil, &Error{Text: text.String(), Err: err}
 	}
 	client.SetAppInfo("app-gen", "1")
 	b.client = minio.Core{Client: client}
 	return b, nil
 }
 
-func (b *bucket) String() string { return b.text }
+func (b *bucket) String() string { return b.text.String() }
 
 func (b *bucket) key(name string) string { return path.Join(b.prefix, name) }
 
@@ -77,7 +79,7 @@ func (b *bucket) explain(err error) error {
 	case e.StatusCode == http.StatusNotFound:
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	case e.StatusCode == http.StatusUnauthorized, e.StatusCode == http.StatusForbidden:
-		return &Error{Text: "the bucket " + b.name, Err: err, Hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, of a user who may list, read and write " + b.text}
+		return &Error{Text: "the bucket " + b.name, Err: err, Hint: "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, of a user who may list, read and write " + b.String()}
 	case e.StatusCode >= 400 && e.StatusCode < 500 && e.StatusCode != http.StatusTooManyRequests:
 		return &Error{Text: "the bucket " + b.name, Err: err}
 	}

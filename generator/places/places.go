@@ -21,6 +21,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/output"
 )
@@ -38,7 +39,8 @@ const (
 
 // Place is where files are kept. A file's name is one word, without slashes.
 type Place interface {
-	// String is the text that the place was opened with.
+	// String is the text that the place was opened with, without the user, password and token
+	// of a URL.
 	String() string
 	// List names the files, in any order. A place without any file yet has none. In a
 	// registry, and on a web server, these are the releases (FILE.mender) alone.
@@ -83,17 +85,18 @@ func Open(text string) (Place, error) {
 	if !Remote(text) {
 		return directory(text), nil
 	}
+	shown := input.Source(text)
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, &Error{Text: text, Err: err}
+		return nil, &Error{Text: shown.String() + " is not a URL"}
 	}
 	switch {
 	case u.Scheme == "s3":
-		return openBucket(text, u)
+		return openBucket(shown, u)
 	case u.Scheme == "https", u.Scheme == "http" && loopback(u.Hostname()):
-		return openWeb(text, u)
+		return openWeb(shown, u)
 	}
-	return nil, &Error{Text: text + " is not a place of releases", Hint: "it is " + Forms + "; http is for this machine alone"}
+	return nil, &Error{Text: shown.String() + " is not a place of releases", Hint: "it is " + Forms + "; http is for this machine alone"}
 }
 
 func loopback(host string) bool {

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/generator/requests"
 )
 
 // registryPrefix begins the name of a repository with releases.
@@ -41,6 +42,9 @@ type registry struct {
 func openRegistry(text, repository string) (Place, error) {
 	repo, err := name.NewRepository(repository)
 	if err != nil {
+		if at := strings.LastIndex(repository, "@"); at >= 0 { // perhaps a password before it
+			text = registryPrefix + "…" + repository[at:]
+		}
 		return nil, &Error{Text: text + " is not a repository", Hint: "it is " + registryPrefix + "HOST/REPOSITORY, without a tag"}
 	}
 	return registry{text, repo}, nil
@@ -49,7 +53,8 @@ func openRegistry(text, repository string) (Place, error) {
 func (p registry) String() string { return p.text }
 
 func options(ctx context.Context) []remote.Option {
-	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent("app-gen")}
+	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent("app-gen"),
+		remote.WithTransport(requests.Quiet(remote.DefaultTransport))}
 }
 
 // tag is where a file is in the repository.

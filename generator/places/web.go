@@ -13,7 +13,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/generator/requests"
 )
 
 // ListFile is the file that names the releases under a URL: FILE.mender, one a line.
@@ -28,13 +30,13 @@ const HeaderVariable = "APP_GEN_RELEASES_HEADER"
 
 // web is a URL below which the files are. It takes them with PUT.
 type web struct {
-	text   string
+	text   input.Source
 	url    *url.URL
 	header [2]string
 	client *http.Client
 }
 
-func openWeb(text string, u *url.URL) (Place, error) {
+func openWeb(text input.Source, u *url.URL) (Place, error) {
 	w := &web{text: text, url: u}
 	if h := os.Getenv(HeaderVariable); h != "" {
 		key, value, ok := strings.Cut(h, ":")
@@ -44,7 +46,7 @@ func openWeb(text string, u *url.URL) (Place, error) {
 		w.header = [2]string{strings.TrimSpace(key), strings.TrimSpace(value)}
 	}
 	w.client = &http.Client{
-		Transport:     &http.Transport{Proxy: http.ProxyFromEnvironment, ResponseHeaderTimeout: stalled, TLSHandshakeTimeout: stalled},
+		Transport:     requests.Quiet(&http.Transport{Proxy: http.ProxyFromEnvironment, ResponseHeaderTimeout: stalled, TLSHandshakeTimeout: stalled}),
 		CheckRedirect: w.redirect,
 	}
 	return w, nil
@@ -65,7 +67,7 @@ func (w *web) redirect(next *http.Request, before []*http.Request) error {
 	return nil
 }
 
-func (w *web) String() string { return w.text }
+func (w *web) String() string { return w.text.String() }
 
 // ask sends a request. An answer that is no success is an error.
 func (w *web) ask(ctx context.Context, method, name string, body io.Reader, size int64) (*http.Response, error) {
@@ -82,7 +84,7 @@ func (w *web) ask(ctx context.Context, method, name string, body io.Reader, size
 	}
 	answer, err := w.client.Do(r)
 	if err != nil {
-		return nil, err
+		return nil, requests.Failed(err)
 	}
 	if answer.StatusCode < 200 || answer.StatusCode > 299 {
 		answer.Body.Close()

@@ -26,6 +26,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/generator/requests"
 )
 
 // parallel is how many layers are fetched at one time, as Docker does it.
@@ -92,7 +93,7 @@ func (o *Opener) fetch(ctx context.Context, place candidate, ref name.Reference)
 	remoteOpts := []remote.Option{
 		remote.WithContext(ctx),
 		remote.WithAuthFromKeychain(authn.DefaultKeychain),
-		remote.WithTransport(boundedAnswers{resumedAnswers{patientAnswers{plainGuard{base, o.Config, place.insecure}, patience}}}),
+		remote.WithTransport(boundedAnswers{resumedAnswers{patientAnswers{plainGuard{requests.Quiet(base), o.Config, place.insecure}, patience}}}),
 		remote.WithUserAgent("app-gen"),
 	}
 	desc, err := remote.Get(at, remoteOpts...)
@@ -504,4 +505,6 @@ func loginOf(text string) string {
 	return c.Username
 }
 
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
+func oneLine(err error) string {
+	return requests.Text(strings.Join(strings.Fields(err.Error()), " "))
+}

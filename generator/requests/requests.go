@@ -1,0 +1,52 @@
+// Package requests keeps secrets out of what app-gen's requests tell servers that they were
+// not meant for, and out of errors about requests.
+//
+// It knows HTTP, and nothing of what is fetched.
+package requests
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+
+	"github.com/mender-app/mender-app/artifact/input"
+)
+
+// Quiet returns a transport whose requests have no Referer, where the URL of a request and
+// its token would be, and after a redirect to another host no Authorization and no Cookie.
+func Quiet(next http.RoundTripper) http.RoundTripper { return quiet{next} }
+
+type quiet struct{ next http.RoundTripper }
+
+func (q quiet) RoundTrip(r *http.Request) (*http.Response, error) {
+	first := r
+	for first.Response != nil && first.Response.Request != nil { // each is a redirect
+		first = first.Response.Request
+	}
+	if first != r {
+		r = r.Clone(r.Context())
+		r.Header.Del("Referer")
+		if r.URL.Host != first.URL.Host || r.URL.Scheme != first.URL.Scheme {
+			r.Header.Del("Authorization")
+			r.Header.Del("Cookie")
+		}
+	}
+	return q.next.RoundTrip(r)
+}
+
+// Failed is the error of a request without its URL. The caller says where the request went.
+func Failed(err error) error {
+	for u := (*url.Error)(nil); errors.As(err, &u); {
+		err = u.Err
+	}
+	return err
+}
+
+var inText = regexp.MustCompile(`[A-Za-z][A-Za-z0-9+.-]*://[^\s"'<>]+`)
+
+// Text is a text in which no URL has a user, a password or a query: of a registry, a URL that
+// it redirects to is signed in its query.
+func Text(text string) string {
+	return inText.ReplaceAllStringFunc(text, func(u string) string { return input.Source(u).String() })
+}
