@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mender-app/mender-app/generator/machine"
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
@@ -32,7 +33,7 @@ func main() {
 }
 
 func run(programs string, own, verbose bool, out io.Writer) (err error) {
-	if missing := bed.Missing(); missing != "" {
+	if missing := machine.Missing(); missing != "" {
 		return fmt.Errorf("this machine has no %s, which the demo's device needs: on Debian, run `make demo` as root", missing)
 	}
 	if programs == "" {

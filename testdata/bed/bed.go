@@ -1,8 +1,8 @@
 // Package bed is the testbed: a private machine inside this one (Device), with
 // its own file tree, network, processes, Docker engine and Mender client, and
 // container images made from local material (Image). End-to-end tests and the
-// demo stand on it. It must not know the product's packages: it sees the
-// product as a device does, as programs and files.
+// demo stand on it. Of the product's packages it must know generator/machine alone: it sees
+// the product as a device does, as programs and files.
 package bed
 
 import (
@@ -18,17 +18,12 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+
+	"github.com/mender-app/mender-app/generator/machine"
 )
 
 // Result is what a command did.
-type Result struct {
-	Stdout string
-	Stderr string
-	Code   int // exit code; -1 if a signal ended it
-}
-
-// Output is stdout and stderr together, for messages.
-func (r Result) Output() string { return strings.TrimSpace(r.Stdout + r.Stderr) }
+type Result = machine.Result
 
 // run runs cmd until it ends. It returns an error only if the command cannot be
 // started.
@@ -116,27 +111,11 @@ func ProgramsFor(machine string) (string, error) {
 	return filepath.Join(dir, "linux-"+machine), err
 }
 
-// Missing names what this machine lacks to hold a Device, or returns "".
-func Missing() string {
-	if os.Getuid() != 0 {
-		return "root"
-	}
-	for _, need := range []string{"dockerd", "docker", "nsenter", "ip", "bash"} {
-		if _, err := exec.LookPath(need); err != nil {
-			return need
-		}
-	}
-	if err := exec.Command("docker", "compose", "version").Run(); err != nil {
-		return "Docker Compose v2"
-	}
-	return ""
-}
-
 // Require skips the test if a Device cannot run here or one of the commands is
 // missing, and names what is. In CI, where nothing may skip, it fails.
 func Require(t testing.TB, commands ...string) {
 	t.Helper()
-	missing := Missing()
+	missing := machine.Missing()
 	for _, c := range commands {
 		if _, err := exec.LookPath(c); err != nil && missing == "" {
 			missing = c

@@ -3,11 +3,8 @@ package bed
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	_ "embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -16,26 +13,19 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/mender-app/mender-app/generator/machine"
 )
 
 // Type is the device type of every Device.
 const Type = "testbed"
 
-//go:embed device.sh
-var deviceScript string
-
-// Device is a machine of its own: namespaces for mounts, network, processes,
-// IPC and host name over a copy-on-write view of this machine's file tree. What is
-// installed, loaded or broken in it stays in it. Its engine has a data root of
-// its own; it has no network to the outside.
+// Device is a machine (package machine) with a Mender client and the product, and with
+// any engine of Engines.
 type Device struct {
-	// Dir holds all that the device keeps, on this machine's disk and at the
-	// same path inside: data/ is its /data, docker/ its /var/lib/docker,
-	// share/ is for passing files.
-	Dir string
+	*machine.Machine
 	// Engine is what StartEngine starts. The zero value is this machine's dockerd.
 	Engine Engine
 	// DataRoot is the path of the engine's data root inside the device; "" is
@@ -43,18 +33,9 @@ type Device struct {
 	// Dir, which helps a device that is started again with another Dir.
 	DataRoot string
 
-	init   *exec.Cmd
-	tmp    map[string]bool // what /tmp had from the beginning
-	stop   func() error
-	cgroup string
-	engine *exec.Cmd
-
-	systemd  int // its process in the device; 0: it does not run
+	tmp      map[string]bool // what /tmp had from the beginning
 	noMender bool
 	cpp      bool // the Mender client is the C++ one
-
-	once sync.Once
-	err  error
 }
 
 // Start starts a device with a running engine and the product of `make install` in
@@ -106,7 +87,7 @@ func start(t testing.TB) *Device {
 		}
 		if t.Failed() {
 			if log, err := os.ReadFile(filepath.Join(dir, "dockerd.log")); err == nil {
-				t.Logf("end of the engine's log:\n%s", lastLines(string(log), 15))
+				t.Logf("end of the engine's log:\n%s", machine.LastLines(string(log), 15))
 			}
 		}
 		if err := os.RemoveAll(dir); err != nil {
@@ -151,48 +132,15 @@ func StartFrom(t testing.TB, tree string) *Device {
 }
 
 func newFrom(dir, tree string) (*Device, error) {
-	// Devices run in parallel, and their directories may have the same name.
-	d := &Device{Dir: dir, cgroup: fmt.Sprintf("mender-app-%x", sha256.Sum256([]byte(dir)))[:24]}
-	for _, sub := range []string{"data/mender", "docker", "share", "root"} {
-		if err := os.MkdirAll(filepath.Join(dir, sub), 0o755); err != nil {
-			return nil, err
-		}
-	}
-	if err := os.WriteFile(filepath.Join(dir, "data/mender/device_type"), []byte("device_type="+Type+"\n"), 0o644); err != nil {
-		return nil, err
-	}
-
-	// bash is process 1 of the device: it reaps orphaned processes, and all
-	// processes of the device die with it.
 	engines, err := engineTrees()
 	if err != nil {
 		return nil, err
 	}
-	d.init = exec.Command("bash", "-c", deviceScript, "device", dir, Repository(), engines, tree)
-	d.init.SysProcAttr = &syscall.SysProcAttr{
-		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWNET | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
-		Pdeathsig:  syscall.SIGKILL,
-	}
-	var trouble strings.Builder
-	d.init.Stderr = &trouble
-	in, err := d.init.StdinPipe()
+	m, err := machine.Start(machine.Options{Dir: dir, Type: Type, Tree: tree, Show: []string{Repository(), engines}})
 	if err != nil {
 		return nil, err
 	}
-	d.stop = in.Close // the script waits for its input to end
-	out, err := d.init.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := d.init.Start(); err != nil {
-		return nil, fmt.Errorf("start a device: %w", err)
-	}
-	ready := make([]byte, len("ready\n"))
-	if n, _ := out.Read(ready); string(ready[:n]) != "ready\n" {
-		_ = d.init.Process.Kill()
-		_ = d.init.Wait()
-		return nil, fmt.Errorf("start a device: %s", strings.TrimSpace(trouble.String()))
-	}
+	d := &Device{Machine: m}
 	// The device's directory and the project's tree may be below /tmp.
 	if d.tmp, err = d.listTmp(); err != nil {
 		return nil, errors.Join(err, d.Kill())
@@ -233,75 +181,6 @@ func (d *Device) OpenToStrangers() ([]string, error) {
 	return strings.Fields(r.Stdout), nil
 }
 
-// Close ends every process of the device and removes its mounts and control groups.
-// The files in Dir stay.
-func (d *Device) Close() error {
-	d.once.Do(func() {
-		d.err = errors.Join(d.StopEngine(), d.stop())
-		done := make(chan struct{})
-		go func() {
-			_ = d.init.Wait()
-			close(done)
-		}()
-		select {
-		case <-done:
-		case <-time.After(10 * time.Second):
-			_ = d.init.Process.Kill()
-			<-done
-		}
-		d.removeCgroups()
-	})
-	return d.err
-}
-
-// Kill ends every process of the device at once, as a power loss does: no process
-// can react. Otherwise it does the same as Close.
-func (d *Device) Kill() error {
-	d.once.Do(func() {
-		d.engine = nil
-		d.err = d.init.Process.Kill() // process 1: the others die before it is gone
-		_ = d.init.Wait()
-		d.removeCgroups()
-	})
-	return d.err
-}
-
-// removeCgroups removes the groups of the device's containers, which are in the
-// hierarchy of the whole machine. An engine that stopped cleanly left only the
-// parents; those of a killed engine are empty by now.
-func (d *Device) removeCgroups() {
-	tops, _ := filepath.Glob("/sys/fs/cgroup/*/" + d.cgroup)
-	for _, top := range append(tops, "/sys/fs/cgroup/"+d.cgroup) {
-		var dirs []string
-		_ = filepath.WalkDir(top, func(path string, e fs.DirEntry, err error) error {
-			if err == nil && e.IsDir() {
-				dirs = append(dirs, path)
-			}
-			return nil
-		})
-		for i := len(dirs) - 1; i >= 0; i-- {
-			_ = os.Remove(dirs[i])
-		}
-	}
-}
-
-// Command returns a command to run inside the device, with a plain environment and
-// HOME set to /root. The command ends with ctx.
-func (d *Device) Command(ctx context.Context, name string, args ...string) *exec.Cmd {
-	enter := []string{"--target", strconv.Itoa(d.init.Process.Pid), "--mount", "--net", "--pid", "--ipc", "--uts", "--wdns=/", "--"}
-	if d.systemd != 0 {
-		enter = append(enter, "nsenter", "--target", strconv.Itoa(d.systemd), "--mount", "--pid", "--wdns=/", "--")
-	}
-	enter = append(enter, name)
-	cmd := exec.CommandContext(ctx, "nsenter", append(enter, args...)...)
-	cmd.Env = []string{
-		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-		"HOME=/root", "LANG=C.UTF-8",
-	}
-	cmd.WaitDelay = 5 * time.Second
-	return cmd
-}
-
 // Run runs a command inside the device, for at most ten minutes. An error says that
 // the command could not be run. The Result says how it ended.
 func (d *Device) Run(name string, args ...string) (Result, error) {
@@ -321,11 +200,6 @@ func (d *Device) MustRun(t testing.TB, name string, args ...string) string {
 		t.Fatalf("%s %s: exit %d\n%s", name, strings.Join(args, " "), r.Code, r.Output())
 	}
 	return r.Stdout
-}
-
-// Path returns the path on this machine of a path in the device.
-func (d *Device) Path(path string) string {
-	return fmt.Sprintf("/proc/%d/root%s", d.init.Process.Pid, path)
 }
 
 // Share returns the path of a file for passing things in and out: it is the same
@@ -391,107 +265,33 @@ func installed(programs string) ([]byte, error) {
 	return installations.files[programs], nil
 }
 
-// Host is the address at which this machine reaches the device's engine. The
-// engine's data root, Dir/docker, has the same path inside and outside.
-func (d *Device) Host() string { return "unix://" + filepath.Join(d.Dir, "docker.sock") }
-
 // StartEngine starts the device's Docker engine and waits until it answers.
 func (d *Device) StartEngine() error {
 	tree, err := d.Engine.Tree()
 	if err != nil {
 		return err
 	}
-	var inTree []string // what runs a command in the engine's tree
+	e := machine.Engine{DataRoot: d.DataRoot}
 	if tree != "" {
-		inTree = []string{"unshare", "--mount", "--propagation", "private", "bash", "-c", engineScript, "engine", tree, d.Dir}
+		e.Through = []string{"unshare", "--mount", "--propagation", "private", "bash", "-c", engineScript, "engine", tree, d.Dir}
 	}
-	root := d.DataRoot
-	if root == "" {
-		root = filepath.Join(d.Dir, "docker")
-	}
-	config := filepath.Join(d.Dir, "daemon.json")
-	// cgroupfs: there is no systemd in the device to ask for groups.
-	settings := `{"exec-opts": ["native.cgroupdriver=cgroupfs"], "cgroup-parent": "/` + d.cgroup + `"`
 	if d.Engine.Containerd {
-		settings += `, "features": {"containerd-snapshotter": true}`
+		e.Settings = `, "features": {"containerd-snapshotter": true}`
 	}
-	settings += "}"
-	if err := os.WriteFile(config, []byte(settings), 0o644); err != nil {
-		return err
-	}
-	log, err := os.OpenFile(filepath.Join(d.Dir, "dockerd.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-
-	var last string
-	for _, network := range [][]string{nil, {"--bridge", "none", "--iptables=false"}} {
-		args := append(slices.Clone(inTree), "dockerd", "--config-file", config, "--shutdown-timeout", "5",
-			"--data-root", root, "-H", "unix:///var/run/docker.sock", "-H", d.Host())
-		args = append(args, network...)
-		if d.Engine.Podman {
-			user := "root"
-			if d.Engine.Rootless {
-				user = "podman"
-			}
-			args = append(slices.Clone(inTree), "bash", "-c", podmanService, "podman", root, user)
+	if d.Engine.Podman {
+		user := "root"
+		if d.Engine.Rootless {
+			user = "podman"
 		}
-		d.engine = d.Command(context.Background(), args[0], args[1:]...)
-		d.engine.Stdout, d.engine.Stderr = log, log
-		if err := d.engine.Start(); err != nil {
-			return fmt.Errorf("start the engine: %w", err)
-		}
-		ended := make(chan struct{})
-		go func(engine *exec.Cmd) { _ = engine.Wait(); close(ended) }(d.engine)
-		for range 300 {
-			r, err := d.Run("docker", "version", "--format", "{{.Server.Version}}")
-			if err == nil && r.Code == 0 {
-				return nil
-			}
-			last = r.Output()
-			select {
-			case <-ended: // a kernel without bridges or iptables: try without
-			case <-time.After(50 * time.Millisecond):
-				continue
-			}
-			break
-		}
-		d.killEngine()
+		e.Instead = func(root string) []string { return []string{"bash", "-c", podmanService, "podman", root, user} }
 	}
-	text, _ := os.ReadFile(log.Name())
-	return fmt.Errorf("start the engine: %s\n%s", last, lastLines(string(text), 10))
-}
-
-// StopEngine stops the engine and its containers as a shutdown does. Without an
-// engine it does nothing.
-func (d *Device) StopEngine() error {
-	if d.engine == nil {
-		return nil
-	}
-	d.engine = nil
-	// nsenter waits for dockerd and does not pass signals on: send the signal
-	// inside.
-	r, err := d.Run("bash", "-c", `
-		pid=$(cat /run/docker.pid 2>/dev/null || cat /var/run/docker.pid 2>/dev/null) || exit 0
-		kill "$pid"
-		for _ in $(seq 300); do [ -e "/proc/$pid" ] || exit 0; sleep 0.05; done
-		kill -9 "$pid"`)
-	if err == nil && r.Code != 0 {
-		err = errors.New(r.Output())
-	}
-	return err
-}
-
-func (d *Device) killEngine() {
-	_, _ = d.Run("bash", "-c", `kill -9 $(cat /run/docker.pid) 2>/dev/null; rm -f /run/docker.pid`)
-	d.engine = nil
+	return d.Machine.StartEngine(e)
 }
 
 // CrashEngine kills the engine as the kernel does when it is out of memory. The
 // engine cannot stop cleanly, and its containers are left for the next engine to
 // find.
-func (d *Device) CrashEngine() { d.killEngine() }
+func (d *Device) CrashEngine() { d.KillEngine() }
 
 // Disk puts a new ext4 file system of a size in bytes in place of a directory of the
 // device, with the directory's content. It is removed with the device.
@@ -513,9 +313,4 @@ func (d *Device) Disk(directory string, size int64) error {
 		return fmt.Errorf("make a disk for %s: %w", directory, err)
 	}
 	return nil
-}
-
-func lastLines(text string, n int) string {
-	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
-	return strings.Join(lines[max(0, len(lines)-n):], "\n")
 }

@@ -46,7 +46,7 @@ volumes:
 	require.Equal(t, "factory\n", d.MustRun(t, "mender", "--no-syslog", "show-artifact"))
 
 	require.NoError(t, d.Close())
-	left, err := filepath.Glob("/sys/fs/cgroup/*/" + d.cgroup)
+	left, err := filepath.Glob("/sys/fs/cgroup/*/" + d.Cgroup)
 	require.NoError(t, err)
 	require.Empty(t, left)
 }

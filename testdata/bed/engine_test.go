@@ -24,7 +24,7 @@ func TestEngines(t *testing.T) {
 			require.Equal(t, e.Containerd, strings.Contains(info, "io.containerd.snapshotter"))
 			require.NoError(t, WriteArchive(d.Share("web.tar"), web))
 			d.MustRun(t, "docker", "load", "-q", "-i", d.Share("web.tar"))
-			d.MustRun(t, "docker", "run", "-d", "--name", "web", "--cgroup-parent", "/"+d.cgroup, "shop/web:1")
+			d.MustRun(t, "docker", "run", "-d", "--name", "web", "--cgroup-parent", "/"+d.Cgroup, "shop/web:1")
 			require.Equal(t, "well", strings.TrimSpace(d.MustRun(t, "docker", "-H", d.Host(), "exec", "web", "/bin/shop", "-probe")), "the socket outside")
 		})
 	}

@@ -19,7 +19,7 @@ import (
 // references to images, containers and, if none is installed, networks. Volumes may be
 // there, because a purge keeps data.
 func (d *Device) LeftBehind() (left []string, err error) {
-	if d.engine == nil {
+	if !d.HasEngine() {
 		return nil, nil
 	}
 	engine, err := d.Docker()

@@ -24,14 +24,14 @@ func (d *Device) StartSystemd(t testing.TB) {
 }
 
 func (d *Device) startSystemd() error {
-	r, err := d.Run("bash", "-c", systemdScript, "systemd", d.cgroup)
+	r, err := d.Run("bash", "-c", systemdScript, "systemd", d.Cgroup)
 	if err == nil && r.Code != 0 {
 		err = errors.New(r.Output())
 	}
 	if err != nil {
 		return fmt.Errorf("start systemd: %w", err)
 	}
-	if d.systemd, err = strconv.Atoi(strings.TrimSpace(r.Stdout)); err != nil {
+	if d.Inside, err = strconv.Atoi(strings.TrimSpace(r.Stdout)); err != nil {
 		return fmt.Errorf("start systemd: %w", err)
 	}
 	for range 600 {

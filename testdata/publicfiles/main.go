@@ -23,7 +23,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mender-app/mender-app/testdata/bed"
+	"github.com/mender-app/mender-app/generator/machine"
 )
 
 func main() {
@@ -68,7 +68,7 @@ type row struct {
 }
 
 func run(dirs []string, names bool) (err error) {
-	if missing := bed.Missing(); missing != "" {
+	if missing := machine.Missing(); missing != "" {
 		return fmt.Errorf("this machine has no %s (make setup)", missing)
 	}
 	projects, err := find(dirs)

@@ -1,10 +1,11 @@
 #!/bin/bash
-# Process 1 of a Device (device.go), already in namespaces of its own.
-# $1: the device's directory. $2: the project's tree. $3: the trees of engines. $4: the tree
-# that the device has; "": this machine's.
+# Process 1 of a Machine (machine.go), already in namespaces of its own.
+# $1: the machine's directory. $2: its name. $3: the tree that it has; "": this machine's. The
+# rest: directories that it has at the same path.
 # Writes "ready" when the tree stands, and ends when its input does.
 set -eu
-dir=$1 project=$2 engines=$3 base=$4 root=$1/root
+dir=$1 name=$2 base=$3 root=$1/root
+shift 3
 
 mount --make-rprivate /
 mount -t tmpfs -o mode=755 tmpfs "$root"
@@ -33,8 +34,9 @@ mount -t tmpfs -o mode=755 tmpfs "$new/run"
 mount -t tmpfs -o mode=1777 tmpfs "$new/tmp"
 mkdir "$new/run/lock"
 bind "$dir" "$dir"
-bind "$project" "$project"
-[ ! -d "$engines" ] || bind "$engines" "$engines"
+for shown; do
+	[ ! -d "$shown" ] || bind "$shown" "$shown"
+done
 # The engine's data root and the product's store lie on a real file system.
 bind "$dir/docker" /var/lib/docker
 bind "$dir/data" /data
@@ -47,7 +49,7 @@ if [ -z "$base" ]; then
 	echo 'artifact_name=factory' >"$new"/etc/mender/artifact_info
 fi
 # The tree may have neither of these commands.
-hostname testbed
+hostname "$name"
 ip link set lo up
 
 cd "$new"
