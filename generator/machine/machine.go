@@ -213,6 +213,11 @@ func (m *Machine) Command(ctx context.Context, name string, args ...string) *exe
 func (m *Machine) Run(name string, args ...string) (Result, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
+	return m.RunContext(ctx, name, args...)
+}
+
+// RunContext is Run for a command that ends with ctx.
+func (m *Machine) RunContext(ctx context.Context, name string, args ...string) (Result, error) {
 	return run(m.Command(ctx, name, args...))
 }
 
