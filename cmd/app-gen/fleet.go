@@ -27,12 +27,13 @@ func fleetCommand() *cobra.Command {
   run      makes them, in as many processes as there are
   status   says how many are made
   publish  writes the artifact, when all of them are there
+  job      prints what an engine that you have runs to make them
 
 docs/FLEET.md has an example from the inventory to the rollout.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
-	c.AddCommand(fleetPlanCommand(), fleetRunCommand(), fleetStatusCommand(), fleetPublishCommand())
+	c.AddCommand(fleetPlanCommand(), fleetRunCommand(), fleetStatusCommand(), fleetPublishCommand(), fleetJobCommand())
 	return c
 }
 

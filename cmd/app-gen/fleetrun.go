@@ -226,3 +226,41 @@ the whole images there too, so that nothing is deployed that a device cannot fet
 	fl.BoolVar(&asJSON, "json", false, "print one JSON document")
 	return c
 }
+
+func fleetJobCommand() *cobra.Command {
+	j := fleet.Job{}
+	c := &cobra.Command{
+		Use:   "job ENGINE PLAN STORE --releases PLACE --shards N",
+		Short: "print what an engine that you have runs to make the deltas",
+		Long: `job prints what runs the shards of app-gen fleet run. ENGINE is one of
+
+  kubernetes  an Indexed Job, which tries a shard that fails again by itself
+  gitlab      a job with parallel, for .gitlab-ci.yml
+  github      a job with a matrix, for runners that share the STORE
+  shell       a line with xargs
+
+PLAN, STORE and PLACE are paths there: with kubernetes on the volume of --claim, which is the
+working directory. All shards share STORE.
+
+` + exitText,
+		Example: `  app-gen fleet job kubernetes plan.json store --releases releases --shards 8 \
+      --image registry.example/app-gen:1 --claim fleet | kubectl create -f -
+  app-gen fleet job shell plan.json store --releases releases --shards 4 | sh`,
+		Args:      cobra.ExactArgs(3),
+		ValidArgs: fleet.JobKinds,
+		RunE: func(c *cobra.Command, args []string) error {
+			if j.Releases == "" {
+				return &usageError{text: "--releases is missing", hint: "name the place that the plan was made with"}
+			}
+			j.Kind, j.Plan, j.Store = args[0], args[1], args[2]
+			return j.Write(c.OutOrStdout())
+		},
+	}
+	fl := c.Flags()
+	fl.SortFlags = false
+	fl.StringVar(&j.Releases, "releases", "", "directory, URL or oci:REPOSITORY with the releases")
+	fl.IntVar(&j.Shards, "shards", 0, "how many processes share the work")
+	fl.StringVar(&j.Image, "image", "", "container image that has app-gen and sh")
+	fl.StringVar(&j.Claim, "claim", "", "PersistentVolumeClaim for kubernetes, mounted at /fleet")
+	return c
+}
