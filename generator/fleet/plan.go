@@ -562,12 +562,3 @@ func (p *Plan) check() error {
 	}
 	return nil
 }
-
-// targetOf finds the artifact of the release for a platform.
-func (p *Plan) targetOf(platform string) *Target {
-	i := slices.IndexFunc(p.Targets, func(t Target) bool { return t.Platform == platform })
-	if i < 0 {
-		return nil
-	}
-	return &p.Targets[i]
-}
