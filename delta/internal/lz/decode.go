@@ -1,6 +1,7 @@
 package lz
 
 import (
+	"encoding/binary"
 	"errors"
 	"io"
 )
@@ -18,12 +19,12 @@ type Decoder struct {
 	have   uint32 // bytes that a match may lie in
 	far    *far   // or nil
 
-	src       io.Reader
-	rng, code uint32
-	in        [8<<10 + mostInput]byte
-	at, end   int  // the unread part of in
-	last      bool // nothing follows but zeros
-	past      int  // how many of these zeros are in the input
+	src  io.Reader
+	in   [inSize]byte
+	r    reader // of in
+	end  uint32 // of what was read
+	last bool   // nothing follows but zeros
+	past int    // how many of these zeros are in the input
 }
 
 // Extend lets matches lie up to FarWindow back. The file, which open makes once it is
@@ -47,40 +48,40 @@ func (d *Decoder) Begin(src io.Reader) error {
 		d.model, d.window = new(Model), new([Window]byte)
 		d.model.Init()
 	}
-	d.src, d.at, d.end, d.last, d.past = src, 0, 0, false, 0
-	if err := d.fill(); err != nil {
+	d.src, d.r, d.end, d.last, d.past = src, reader{}, 0, false, 0
+	r, err := d.fill(d.r)
+	if err != nil {
 		return err
 	}
-	d.rng, d.code = 1<<32-1, 0
-	for range 4 {
-		d.code = d.code<<8 | uint32(d.in[d.at])
-		d.at++
-	}
+	d.r = reader{rng: 1<<32 - 1, code: binary.BigEndian.Uint32(d.in[:]), at: r.at + 4}
 	return nil
 }
 
-// fill reads more input. Zeros follow its end.
-func (d *Decoder) fill() error {
-	d.end = copy(d.in[:], d.in[d.at:d.end])
-	d.at = 0
+// fill reads more input if a symbol could need it. Zeros follow its end.
+func (d *Decoder) fill(r reader) (reader, error) {
+	if d.end-r.at >= mostInput {
+		return r, nil
+	}
+	d.end = uint32(copy(d.in[:], d.in[r.at:d.end]))
+	r.at = 0
 	if !d.last {
-		n, err := io.ReadFull(d.src, d.in[d.end:len(d.in)-mostInput])
-		d.end += n
+		n, err := io.ReadFull(d.src, d.in[d.end:inSize-mostInput])
+		d.end += uint32(n)
 		if err == nil {
-			return nil
+			return r, nil
 		}
 		if err != io.EOF && err != io.ErrUnexpectedEOF {
-			return err
+			return r, err
 		}
 		d.last = true
 	}
 	if d.past > mostInput {
-		return ErrDamaged
+		return r, ErrDamaged
 	}
 	clear(d.in[d.end : d.end+mostInput])
 	d.end += mostInput
 	d.past += mostInput
-	return nil
+	return r, nil
 }
 
 // Align fills the window with zeros up to a multiple of Alignment. A file begins
@@ -103,11 +104,13 @@ func (d *Decoder) Read(b []byte, class uint32) error {
 		return ErrDamaged
 	}
 	start := d.model.Pos
-	if d.bit(&d.model.Stored) != 0 {
-		if err := d.stored(len(b)); err != nil {
-			return err
-		}
-	} else if err := d.piece(uint32(len(b)), class); err != nil {
+	r, stored := d.r.bit(&d.in, &d.model.Stored)
+	decode := d.piece
+	if stored != 0 {
+		decode = d.stored
+	}
+	var err error
+	if d.r, err = decode(r, uint32(len(b)), class); err != nil {
 		return err
 	}
 	d.have = min(d.have+uint32(len(b)), d.reach())
@@ -119,60 +122,61 @@ func (d *Decoder) Read(b []byte, class uint32) error {
 	return nil
 }
 
-func (d *Decoder) stored(n int) error {
+// stored decodes n bytes of even probability.
+func (d *Decoder) stored(r reader, n, _ uint32) (reader, error) {
 	for range n {
-		if d.end-d.at < mostInput {
-			if err := d.fill(); err != nil {
-				return err
-			}
+		var err error
+		if r, err = d.fill(r); err != nil {
+			return r, err
 		}
-		d.window[d.model.Pos&(Window-1)] = byte(d.direct(8))
+		var v uint32
+		r, v = r.direct(&d.in, 8)
+		d.window[d.model.Pos&(Window-1)] = byte(v)
 		d.model.Pos++
 	}
-	return nil
+	return r, nil
 }
 
 // piece decodes n bytes.
-func (d *Decoder) piece(n, class uint32) error {
-	m, w := d.model, d.window
+func (d *Decoder) piece(r reader, n, class uint32) (reader, error) {
+	m, w, in := d.model, d.window, &d.in
 	const mask = Window - 1
-	pos := m.Pos
+	pos, st, rep0 := m.Pos, m.State&15, m.Rep[0]
 	start, end := pos, pos+n
-	rep0 := m.Rep[0]
-	var x Mixing
-	var c Context
+	var bit uint32
 	for pos != end {
-		if d.end-d.at < mostInput {
-			if err := d.fill(); err != nil {
-				return err
+		if d.end-r.at < mostInput {
+			var err error
+			if r, err = d.fill(r); err != nil {
+				return r, err
 			}
 		}
-		st, at := m.State&15, pos&3
-		if d.bit(&m.Match[st][at]) == 0 {
-			c.Last, c.Expected = w[(pos-1)&mask], w[(pos-rep0)&mask]
+		at := pos & 3
+		if r, bit = r.bit(in, &m.Match[st][at]); bit == 0 {
+			expected := w[(pos-rep0)&mask]
 			if rep0 > Window {
 				b, err := d.far.read(1, pos-rep0)
 				if err != nil {
-					return err
+					return r, err
 				}
-				c.Expected = b[0]
+				expected = b[0]
 			}
-			c.Class, c.State, c.Pos = class, st, pos
-			x.Begin(&m.Literal, &c)
-			w[pos&mask] = d.literal(&x)
+			c := Context{Last: w[(pos-1)&mask], Expected: expected, Class: class, State: st, Pos: pos}
+			r, w[pos&mask] = r.literal(in, &m.Literal, &c)
 			pos++
-			m.State = AfterLiteral[st]
+			st = AfterLiteral[st]
 			continue
 		}
-		length := d.match(st, at)
-		rep0 = m.Rep[0]
+		var length uint32
+		r, length = r.match(in, m, st, at)
+		st, rep0 = m.State&15, m.Rep[0]
 		if length > end-pos || rep0 > min(d.have+pos-start, d.reach()) {
-			return ErrDamaged
+			return r, ErrDamaged
 		}
 		if rep0 > Window {
 			b, err := d.far.read(length, pos-rep0)
 			if err != nil {
-				return err
+				return r, err
 			}
 			for i, v := range b {
 				w[(pos+uint32(i))&mask] = v
@@ -191,159 +195,70 @@ func (d *Decoder) piece(n, class uint32) error {
 		}
 		pos += length
 	}
-	m.Pos = pos
-	return nil
+	m.Pos, m.State = pos, st
+	return r, nil
 }
 
 // match decodes a match after its first bit, and returns its length. Its distance is
 // the model's Rep[0].
-func (d *Decoder) match(st, at uint32) uint32 {
-	m := d.model
-	if d.bit(&m.AnyRep[st]) == 0 {
-		n := d.length(&m.New, at)
+func (r reader) match(in *[inSize]byte, m *Model, st, at uint32) (reader, uint32) {
+	var bit uint32
+	if r, bit = r.bit(in, &m.AnyRep[st]); bit == 0 {
+		var n uint32
+		r, n = r.length(in, &m.New, at)
 		m.Rep[3], m.Rep[2], m.Rep[1] = m.Rep[2], m.Rep[1], m.Rep[0]
-		m.Rep[0] = d.distance(n)
+		r, m.Rep[0] = r.distance(in, m, n)
 		m.State = AfterMatch[st]
-		return n
+		return r, n
 	}
-	if d.bit(&m.Rep0[st]) == 0 {
-		if d.bit(&m.ShortRep[st][at]) == 0 {
+	if r, bit = r.bit(in, &m.Rep0[st]); bit == 0 {
+		if r, bit = r.bit(in, &m.ShortRep[st][at]); bit == 0 {
 			m.State = AfterShortRep[st]
-			return 1
+			return r, 1
 		}
 	} else {
-		r := m.Rep[1]
-		if d.bit(&m.Rep1[st]) != 0 {
-			r = m.Rep[2]
-			if d.bit(&m.Rep2[st]) != 0 {
-				r = m.Rep[3]
+		dist := m.Rep[1]
+		if r, bit = r.bit(in, &m.Rep1[st]); bit != 0 {
+			dist = m.Rep[2]
+			if r, bit = r.bit(in, &m.Rep2[st]); bit != 0 {
+				dist = m.Rep[3]
 				m.Rep[3] = m.Rep[2]
 			}
 			m.Rep[2] = m.Rep[1]
 		}
 		m.Rep[1] = m.Rep[0]
-		m.Rep[0] = r
+		m.Rep[0] = dist
 	}
 	m.State = AfterRep[st]
-	return d.length(&m.Old, at)
+	return r.length(in, &m.Old, at)
 }
 
-func (d *Decoder) length(l *Lengths, at uint32) uint32 {
-	if d.bit(&l.Choice[0]) == 0 {
-		return MinMatch + d.tree(l.Low[at][:], 3)
+func (r reader) length(in *[inSize]byte, l *Lengths, at uint32) (reader, uint32) {
+	var bit, n uint32
+	if r, bit = r.bit(in, &l.Choice[0]); bit == 0 {
+		r, n = r.tree(in, l.Low[at][:])
+		return r, MinMatch + n
 	}
-	if d.bit(&l.Choice[1]) == 0 {
-		return MinMatch + 8 + d.tree(l.Mid[at][:], 3)
+	if r, bit = r.bit(in, &l.Choice[1]); bit == 0 {
+		r, n = r.tree(in, l.Mid[at][:])
+		return r, MinMatch + 8 + n
 	}
-	return MinMatch + 16 + d.tree(l.High[:], 8)
+	r, n = r.tree(in, l.High[:])
+	return r, MinMatch + 16 + n
 }
 
-func (d *Decoder) distance(length uint32) uint32 {
-	m := d.model
-	slot := d.tree(m.Slot[min(length-MinMatch, 3)][:], 6)
+func (r reader) distance(in *[inSize]byte, m *Model, length uint32) (reader, uint32) {
+	r, slot := r.tree(in, m.Slot[min(length-MinMatch, 3)][:])
 	if slot < 4 {
-		return slot + 1
+		return r, slot + 1
 	}
 	n := slot>>1 - 1
 	v := (2 | slot&1) << n
 	if slot < FirstFar {
-		return v + d.reverse(m.Middle[slot][:], n) + 1
+		r, low := r.reverse(in, m.Middle[slot][:], n)
+		return r, v + low + 1
 	}
-	v += d.direct(n-4) << 4
-	return v + d.reverse(m.Align[:], 4) + 1
-}
-
-// bit decodes a bit.
-func (d *Decoder) bit(p *Prob) uint32 {
-	bound := d.rng >> ProbBits * p.Zero()
-	if d.code < bound {
-		d.rng = bound
-		p.Learn(0)
-		d.shift()
-		return 0
-	}
-	d.code -= bound
-	d.rng -= bound
-	p.Learn(1)
-	d.shift()
-	return 1
-}
-
-func (d *Decoder) shift() {
-	for d.rng < 1<<24 {
-		d.rng <<= 8
-		d.code = d.code<<8 | uint32(d.in[d.at])
-		d.at++
-	}
-}
-
-// tree decodes n bits, the highest first. Which bits they are is hard to foresee, for
-// a processor as well, so that masks are quicker than branches.
-func (d *Decoder) tree(p []Prob, n uint32) uint32 {
-	v := uint32(1)
-	rng, code := d.rng, d.code
-	for range n {
-		q := &p[v]
-		bound := rng >> ProbBits * q.Zero()
-		zero := uint32((uint64(code) - uint64(bound)) >> 32) // all ones for a 0
-		rng = bound&zero | (rng-bound)&^zero
-		code -= bound &^ zero
-		v = v<<1 + 1 + zero
-		q.move(zero)
-		for rng < 1<<24 {
-			rng <<= 8
-			code = code<<8 | uint32(d.in[d.at])
-			d.at++
-		}
-	}
-	d.rng, d.code = rng, code
-	return v - 1<<n
-}
-
-// reverse decodes n bits, the lowest first.
-func (d *Decoder) reverse(p []Prob, n uint32) uint32 {
-	v, node := uint32(0), uint32(1)
-	for i := range n {
-		b := d.bit(&p[node])
-		node = node<<1 | b
-		v |= b << i
-	}
-	return v
-}
-
-// direct decodes n bits of even probability.
-func (d *Decoder) direct(n uint32) uint32 {
-	v := uint32(0)
-	for range n {
-		d.rng >>= 1
-		b := uint32(0)
-		if d.code >= d.rng {
-			d.code -= d.rng
-			b = 1
-		}
-		v = v<<1 | b
-		d.shift()
-	}
-	return v
-}
-
-// literal decodes a byte between matches.
-func (d *Decoder) literal(x *Mixing) byte {
-	node := uint32(1)
-	rng, code := d.rng, d.code
-	for done := range uint32(8) {
-		bound := rng >> ProbBits * (65536 - x.One(node, done))
-		zero := uint32((uint64(code) - uint64(bound)) >> 32) // all ones for a 0
-		rng = bound&zero | (rng-bound)&^zero
-		code -= bound &^ zero
-		x.Learn(1 + zero)
-		node = node<<1 + 1 + zero
-		for rng < 1<<24 {
-			rng <<= 8
-			code = code<<8 | uint32(d.in[d.at])
-			d.at++
-		}
-	}
-	d.rng, d.code = rng, code
-	return byte(node)
+	r, high := r.direct(in, n-4)
+	r, low := r.reverse(in, m.Align[:], 4)
+	return r, v + high<<4 + low + 1
 }

@@ -10,14 +10,13 @@ import (
 // bit a mixer weighs what they predict (as in the PAQ family of compressors). All of
 // it is integer arithmetic, so that every machine computes the same.
 type Literals struct {
-	tab     [inputs][1 << tabBits]cell
-	weights [NumClasses * 3 * 3 * 8]weights
+	tab     [inputs][1 << rowBits][16]cell
+	weights [NumClasses * 4]weightSet
 }
 
 const (
 	inputs  = 3
-	tabBits = 16
-	rowMask = 1<<tabBits - 16
+	rowBits = 12
 )
 
 // A cell is a probability of a 1 out of 4096, and in the low four bits how often it
@@ -25,6 +24,10 @@ const (
 type cell = uint16
 
 type weights [inputs]int32 // 16 fractional bits
+
+// A weightSet has weights by the bits of a byte that are known: first those of a byte
+// that is not as expected, then those that the expected byte has a 0 after, and a 1.
+type weightSet [32]weights
 
 // A Context is what a byte is predicted from.
 type Context struct {
@@ -39,12 +42,14 @@ func (l *Literals) init() {
 	makeTables()
 	for i := range l.tab {
 		for k := range l.tab[i] {
-			l.tab[i][k] = 1 << 15
+			for c := range l.tab[i][k] {
+				l.tab[i][k][c] = 1 << 15
+			}
 		}
 	}
 	for i := range l.weights {
 		for k := range l.weights[i] {
-			l.weights[i][k] = 1 << 16 * 13 / 32
+			l.weights[i][k] = weights{1 << 16 * 13 / 32, 1 << 16 * 13 / 32, 1 << 16 * 13 / 32}
 		}
 	}
 }
@@ -59,7 +64,7 @@ type Mixing struct {
 	p      int32
 	k      uint32 // the cell of each row
 	want   uint32 // the expected byte, with bit 8 set
-	sets   uint32
+	set    *weightSet
 }
 
 // rates are how much of an error a cell adapts by, out of 65536, by its count.
@@ -79,31 +84,48 @@ const cellLimit = 24
 // mixRate is how quickly the weights adapt.
 const mixRate = 4
 
-// Begin starts a byte.
-func (x *Mixing) Begin(l *Literals, c *Context) {
-	at := c.Pos & 3
-	x.l = l
-	x.hashes[0] = uint32(c.Last)
-	x.hashes[1] = c.Class<<2 | at
-	x.hashes[2] = uint32(c.Expected) | c.Class<<8
-	x.find(0)
-	x.want = uint32(c.Expected) | 256
-	s := uint32(0)
+// set returns the weights for a byte.
+func (l *Literals) set(c *Context) *weightSet {
+	after := uint32(0) // a literal, a new match, or another
 	if c.State >= 7 {
-		s = 1
+		after = 1
 		if c.State >= 10 {
-			s = 2
+			after = 2
 		}
 	}
-	x.sets = (c.Class*3 + s) * 24
+	return &l.weights[(c.Class<<2|after)%uint32(len(l.weights))]
+}
+
+// row returns the row of a context for half a byte.
+func (l *Literals) row(i, h uint32) *[16]cell {
+	h *= 0x9e3779b1
+	h = (h ^ h>>15) * 0x85ebca6b >> (32 - rowBits)
+	return &l.tab[i][h]
+}
+
+// salt tells the second half of a byte from the first, by the bits of that.
+const salt = 0x2f0b4c47
+
+// mixed returns the probability of a 1 out of 65536.
+func mixed(w *weights, s0, s1, s2 int32) uint32 {
+	dot := int64(w[0])*int64(s0) + int64(w[1])*int64(s1) + int64(w[2])*int64(s2)
+	d := min(max(dot>>16, -stretchN/2+1), stretchN/2-1)
+	return uint32(squashTab[(d+stretchN/2)&(stretchN-1)])
+}
+
+// Begin starts a byte.
+func (x *Mixing) Begin(l *Literals, c *Context) {
+	x.l = l
+	x.hashes = [inputs]uint32{uint32(c.Last), c.Class<<2 | c.Pos&3, uint32(c.Expected) | c.Class<<8}
+	x.find(0)
+	x.want = uint32(c.Expected) | 256
+	x.set = l.set(c)
 }
 
 // find finds the rows for half a byte.
 func (x *Mixing) find(salt uint32) {
 	for i := range x.rows {
-		h := (x.hashes[i] + salt) * 0x9e3779b1
-		h = (h ^ h>>15) * 0x85ebca6b >> (32 - tabBits) & rowMask
-		x.rows[i] = (*[16]cell)(x.l.tab[i][h:])
+		x.rows[i] = x.l.row(uint32(i), x.hashes[i]+salt)
 	}
 }
 
@@ -113,27 +135,25 @@ func (x *Mixing) One(node, done uint32) uint32 {
 	k := node
 	if done >= 4 {
 		if done == 4 {
-			x.find(node * 0x2f0b4c47)
+			x.find(node * salt)
 		}
 		k = node&(1<<(done&3)-1) | 1<<(done&3)
 	}
 	k &= 15
 	x.k = k
 	// Whether the expected byte agrees so far, and with which bit it goes on.
-	set := x.sets + done
 	if x.want>>((8-done)&31) == node {
-		set += 8 + x.want>>((7-done)&31)&1*8
+		done += 8 + x.want>>((7-done)&31)&1*8
 	}
-	w := &x.l.weights[set]
+	w := &x.set[done&31]
 	x.w = w
 	s0 := int32(stretchTab[x.rows[0][k]>>4])
 	s1 := int32(stretchTab[x.rows[1][k]>>4])
 	s2 := int32(stretchTab[x.rows[2][k]>>4])
 	x.in = [inputs]int32{s0, s1, s2}
-	dot := int64(w[0])*int64(s0) + int64(w[1])*int64(s1) + int64(w[2])*int64(s2)
-	d := min(max(dot>>16, -stretchN/2+1), stretchN/2-1)
-	x.p = int32(squashTab[(d+stretchN/2)&(stretchN-1)])
-	return uint32(x.p)
+	p := mixed(w, s0, s1, s2)
+	x.p = int32(p)
+	return p
 }
 
 // Learn adapts to the bit that followed.
