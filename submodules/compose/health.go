@@ -93,6 +93,74 @@ func lastCheck(h *container.Health) string {
 	return fmt.Sprintf(": the last check failed with %d: %s", last.ExitCode, clip.Line(last.Output, maxSaid))
 }
 
+// bygone is what a container went through before a call, which is no verdict about the call.
+type bygone struct {
+	restarts int
+	checked  time.Time // when the last health check began
+}
+
+func bygoneOf(c container.InspectResponse) bygone {
+	p := bygone{restarts: c.RestartCount}
+	if c.State != nil && c.State.Health != nil && len(c.State.Health.Log) > 0 {
+		p.checked = c.State.Health.Log[len(c.State.Health.Log)-1].Start
+	}
+	return p
+}
+
+const (
+	defaultRetries = 3 // of the engine
+	keptChecks     = 5 // how many checks the engine remembers
+)
+
+// isStale reports whether a container is unhealthy only because of checks before the call.
+// The engine calls each container that is paused unhealthy, and it stays so until the next
+// check after that.
+func (p bygone) isStale(c container.InspectResponse) bool {
+	if !isUnhealthy(c) || c.State.Paused {
+		return false
+	}
+	retries := defaultRetries
+	if c.Config != nil && c.Config.Healthcheck != nil && c.Config.Healthcheck.Retries > 0 {
+		retries = c.Config.Healthcheck.Retries
+	}
+	since := 0
+	for _, check := range c.State.Health.Log {
+		if check.Start.After(p.checked) {
+			since++
+		}
+	}
+	return since < min(retries, keptChecks)
+}
+
+func isUnhealthy(c container.InspectResponse) bool {
+	return c.State != nil && c.State.Running && c.State.Health != nil && c.State.Health.Status == container.Unhealthy
+}
+
+// awaitChecks waits until no container is unhealthy because of old checks alone, or until
+// the deadline. It reports whether no container is unhealthy then.
+func (s *session) awaitChecks(ctx context.Context, p *project, before map[string]bygone) bool {
+	ctx, cancel := context.WithTimeout(ctx, s.rest(ctx, s.set.deadline))
+	defer cancel()
+	for {
+		list, err := s.containers(ctx, labelProject+"="+p.name)
+		if err != nil {
+			return false
+		}
+		full, err := s.inspect(ctx, list)
+		if err != nil {
+			return false
+		}
+		if !slices.ContainsFunc(full, func(c container.InspectResponse) bool { return before[c.ID].isStale(c) }) {
+			return !slices.ContainsFunc(full, isUnhealthy)
+		}
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(time.Second):
+		}
+	}
+}
+
 // finding is the state of a service that is not well.
 type finding struct {
 	condition condition
@@ -102,8 +170,8 @@ type finding struct {
 }
 
 // examine looks at all containers of the project and returns the worst state, or
-// well if all are well. before has the restart counts at the start.
-func (s *session) examine(ctx context.Context, p *project, before map[string]int) (finding, error) {
+// well if all are well. before has what the containers went through before the call.
+func (s *session) examine(ctx context.Context, p *project, before map[string]bygone) (finding, error) {
 	list, err := s.containers(ctx, labelProject+"="+p.name)
 	if err != nil {
 		return finding{}, err
@@ -128,7 +196,10 @@ func (s *session) examine(ctx context.Context, p *project, before map[string]int
 			return finding{}, fmt.Errorf("inspect container %s: %w", name(c), err)
 		}
 		count[svc]++
-		cond, text := judge(full, p.model.mayEnd(svc), before[c.ID], int(s.set.restarts))
+		cond, text := judge(full, p.model.mayEnd(svc), before[c.ID].restarts, int(s.set.restarts))
+		if cond == failed && before[c.ID].isStale(full) {
+			cond, text = pending, "was unhealthy before, and was not checked again often enough"
+		}
 		worse(finding{cond, svc, c.ID, text})
 	}
 	for _, svc := range p.model.names() {
@@ -146,7 +217,7 @@ var watchInterval = 10 * time.Second
 // watch returns nil when every service of the project has been well for the
 // stability window. It returns an ErrUnhealthy as soon as a service cannot become
 // well, or when the deadline has passed. It looks again at each event of the engine.
-func (s *session) watch(ctx context.Context, p *project, before map[string]int) error {
+func (s *session) watch(ctx context.Context, p *project, before map[string]bygone) error {
 	limit := s.rest(ctx, s.set.deadline)
 	deadline := time.NewTimer(limit)
 	defer deadline.Stop()

@@ -181,9 +181,9 @@ func (inv inventory) isLostCopy(path string) bool {
 }
 
 // restore puts right what can be put right without Compose, and returns the services of
-// which Compose has to make the containers again. before has the restart counts at the
-// start; said is what Compose said in the try before, "" if there was none.
-func (s *session) restore(ctx context.Context, pl *plan, before map[string]int, said string) (services []string, err error) {
+// which Compose has to make the containers again. before has what the containers went
+// through before the call; said is what Compose said in the try before, "" if there was none.
+func (s *session) restore(ctx context.Context, pl *plan, before map[string]bygone, said string) (services []string, err error) {
 	if err := s.freeNames(ctx, pl, said); err != nil {
 		return nil, err
 	}
@@ -220,7 +220,7 @@ func (s *session) restore(ctx context.Context, pl *plan, before map[string]int, 
 }
 
 // apply carries out a remedy that needs no Compose.
-func (s *session) apply(ctx context.Context, c container.InspectResponse, why remedy, text string, before map[string]int) error {
+func (s *session) apply(ctx context.Context, c container.InspectResponse, why remedy, text string, before map[string]bygone) error {
 	cli, called := s.engine.Client(), strings.TrimPrefix(c.Name, "/")
 	switch why {
 	case goOn:

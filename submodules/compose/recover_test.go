@@ -23,18 +23,20 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// lossy is an application on a network of its own: web changes with each release; side does
-// not, has a second network, data, a mounted file, and needs a file among its data; peer
-// shares side's network.
+// lossy is an application on a network of its own: web changes with each release, and waits
+// for side to be healthy; side does not change, has a second network, data, a mounted file,
+// and needs a file among its data; peer shares side's network.
 func (b *bench) lossy(version string) map[string]string {
 	return map[string]string{"conf": "a", "docker-compose.yml": strings.NewReplacer("APP", b.app, "VERSION", version).Replace(`services:
   web:
     image: APP:1
     command: [sleep, VERSION]
     stop_grace_period: 1s
+    depends_on: {side: {condition: service_healthy}}
   side:
     image: APP:1
     command: [need, /data/here]
+    healthcheck: {test: [CMD, /prog, check, /version], interval: 1s}
     restart: always
     stop_grace_period: 1s
     networks: [default, back]

@@ -262,7 +262,7 @@ func (s *session) rollout(ctx context.Context) error {
 	if err := s.noteMade(ctx, pl); err != nil {
 		return err
 	}
-	before := s.restarts(ctx, pl)
+	before := s.bygones(ctx, pl)
 	s.services, s.times = pl.model, watchDowntime(ctx, s.engine.Client(), labelService, pl.existing, s.req.Log)
 	if err := s.repin(ctx, pl); err != nil {
 		return err
@@ -306,12 +306,12 @@ func (s *session) Downtimes(ctx context.Context, failed bool) []submodules.Downt
 	})
 }
 
-// restarts counts each container's restarts so far, by its ID.
-func (s *session) restarts(ctx context.Context, pl *plan) map[string]int {
-	before := map[string]int{}
+// bygones returns what each container went through until now, by its ID.
+func (s *session) bygones(ctx context.Context, pl *plan) map[string]bygone {
+	before := map[string]bygone{}
 	for _, c := range pl.existing {
 		if full, err := s.engine.Client().ContainerInspect(ctx, c.ID); err == nil {
-			before[c.ID] = full.RestartCount
+			before[c.ID] = bygoneOf(full)
 		}
 	}
 	return before
@@ -422,7 +422,7 @@ func (s *session) Start(ctx context.Context, _ submodules.Request) error {
 	if err := s.putSecrets(pl.project); err != nil {
 		return err
 	}
-	before := s.restarts(ctx, pl)
+	before := s.bygones(ctx, pl)
 	if err := s.repin(ctx, pl); err != nil {
 		return err
 	}
@@ -430,7 +430,7 @@ func (s *session) Start(ctx context.Context, _ submodules.Request) error {
 }
 
 // bringUp makes and starts what the release has, and returns when it is healthy.
-func (s *session) bringUp(ctx context.Context, pl *plan, before map[string]int) error {
+func (s *session) bringUp(ctx context.Context, pl *plan, before map[string]bygone) error {
 	if err := s.adoptData(ctx, pl); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func (s *session) overridden(pl *plan) (*project, error) {
 
 // up runs `docker compose up` without pulling and building; it recreates only what
 // changed.
-func (s *session) up(ctx context.Context, pl *plan, before map[string]int) error {
+func (s *session) up(ctx context.Context, pl *plan, before map[string]bygone) error {
 	// up waits for services that others depend on, until the deadline. Another
 	// minute is for stopping and starting.
 	upCtx, cancel := context.WithTimeout(ctx, s.set.deadline+upMargin)
@@ -74,7 +74,7 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]int) error
 
 // tryUp runs up, again if the engine was busy or has lost what up needs. It returns what
 // Compose said last.
-func (s *session) tryUp(ctx context.Context, pl *plan, before map[string]int) (*tail, error) {
+func (s *session) tryUp(ctx context.Context, pl *plan, before map[string]bygone) (*tail, error) {
 	said := &tail{}
 	var left []string // services that the try before left incomplete
 	for try := 1; ; try++ {
@@ -104,6 +104,8 @@ func (s *session) tryUp(ctx context.Context, pl *plan, before map[string]int) (*
 		switch {
 		case lerr != nil:
 			return said, cmp.Or(err, lerr)
+		case err != nil && try < upTries && strings.Contains(said.text(), "dependency failed to start") && s.awaitChecks(ctx, pl.project, before):
+			continue // Compose judged a dependency by a check that was too old
 		case len(left) == 0 && (err == nil || !recoverable(said.text())):
 			said.flush()
 			return said, err
