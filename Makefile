@@ -288,6 +288,14 @@ test-engines: engines # test on every Docker engine and image store, from 20.10 
 	$(GO) test -count=1 -v -timeout 60m -parallel 2 ./testdata/engines
 	$(GO) test -count=1 -v -timeout 60m -parallel 2 -run TestInstallUpdateFailAndRollBack ./testdata/e2e/daily
 
+# MENDER_APP_ENGINES chooses engines, MENDER_APP_COMPOSE one of bed.ComposeVersions.
+.PHONY: test-edges
+test-edges: export MENDER_APP_EDGES = 1
+test-edges: export MENDER_APP_ENGINES ?= all
+test-edges: setup # what engines lose and people do, on every engine and store with each Docker Compose: an hour
+	@if [ "$(SETUP)" != no ]; then testdata/engines/setup trixie sid compose-5; fi
+	$(GO) test -count=1 -v -timeout 180m -run TestEdges ./testdata/engines
+
 .PHONY: faults
 faults: setup # kill at every step and cut the power 120 times an engine: takes an hour or two
 	testdata/powercut/faults $(ENGINES)

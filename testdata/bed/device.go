@@ -42,7 +42,8 @@ type Device struct {
 // it, and closes it when the test ends. If that is not possible here, it skips the
 // test (in CI: fails).
 //
-// The engine is this machine's; MENDER_APP_ENGINE names another of Engines.
+// The engine is this machine's; MENDER_APP_ENGINE names another of Engines. So is Docker
+// Compose; MENDER_APP_COMPOSE names another of ComposeVersions.
 func Start(t testing.TB) *Device {
 	t.Helper()
 	return StartWith(t, machineEngine(t))
@@ -97,6 +98,7 @@ func start(t testing.TB) *Device {
 	if err := d.Install(programs); err != nil {
 		t.Fatal(err)
 	}
+	d.giveCompose(t)
 	return d
 }
 
