@@ -100,11 +100,11 @@ type bygone struct {
 }
 
 func bygoneOf(c container.InspectResponse) bygone {
-	p := bygone{restarts: c.RestartCount}
+	b := bygone{restarts: c.RestartCount}
 	if c.State != nil && c.State.Health != nil && len(c.State.Health.Log) > 0 {
-		p.checked = c.State.Health.Log[len(c.State.Health.Log)-1].Start
+		b.checked = c.State.Health.Log[len(c.State.Health.Log)-1].Start
 	}
-	return p
+	return b
 }
 
 const (
@@ -112,11 +112,12 @@ const (
 	keptChecks     = 5 // how many checks the engine remembers
 )
 
-// isStale reports whether a container is unhealthy only because of checks before the call.
-// The engine calls each container that is paused unhealthy, and it stays so until the next
+// isStale reports whether a container is unhealthy only because of checks before the call;
+// before has those that were there then. The engine calls each container that is paused unhealthy, and it stays so until the next
 // check after that.
-func (p bygone) isStale(c container.InspectResponse) bool {
-	if !isUnhealthy(c) || c.State.Paused {
+func isStale(c container.InspectResponse, before map[string]bygone) bool {
+	b, was := before[c.ID]
+	if !was || !isUnhealthy(c) || c.State.Paused {
 		return false
 	}
 	retries := defaultRetries
@@ -125,7 +126,7 @@ func (p bygone) isStale(c container.InspectResponse) bool {
 	}
 	since := 0
 	for _, check := range c.State.Health.Log {
-		if check.Start.After(p.checked) {
+		if check.Start.After(b.checked) {
 			since++
 		}
 	}
@@ -150,7 +151,7 @@ func (s *session) awaitChecks(ctx context.Context, p *project, before map[string
 		if err != nil {
 			return false
 		}
-		if !slices.ContainsFunc(full, func(c container.InspectResponse) bool { return before[c.ID].isStale(c) }) {
+		if !slices.ContainsFunc(full, func(c container.InspectResponse) bool { return isStale(c, before) }) {
 			return !slices.ContainsFunc(full, isUnhealthy)
 		}
 		select {
@@ -197,7 +198,7 @@ func (s *session) examine(ctx context.Context, p *project, before map[string]byg
 		}
 		count[svc]++
 		cond, text := judge(full, p.model.mayEnd(svc), before[c.ID].restarts, int(s.set.restarts))
-		if cond == failed && before[c.ID].isStale(full) {
+		if cond == failed && isStale(full, before) {
 			cond, text = pending, "was unhealthy before, and was not checked again often enough"
 		}
 		worse(finding{cond, svc, c.ID, text})

@@ -144,3 +144,26 @@ func TestWithin(t *testing.T) {
 	require.False(t, within("1970-01-01T00:00:03Z", now, window), "the clock came later")
 	require.False(t, within("", now, window))
 }
+
+// Checks from before a call say nothing about it; as many as the engine needs to call a
+// container unhealthy do.
+func TestIsStale(t *testing.T) {
+	at := func(second int) *container.HealthcheckResult {
+		return &container.HealthcheckResult{Start: time.Unix(int64(second), 0), ExitCode: 1}
+	}
+	seen := func(status container.HealthStatus, log ...*container.HealthcheckResult) container.InspectResponse {
+		return container.InspectResponse{
+			ContainerJSONBase: &container.ContainerJSONBase{ID: "a", State: &container.State{Running: true, Health: &container.Health{Status: status, Log: log}}},
+			Config:            &container.Config{Healthcheck: &container.HealthConfig{Retries: 2}},
+		}
+	}
+	before := map[string]bygone{"a": bygoneOf(seen(container.Unhealthy, at(1), at(2)))}
+	require.True(t, isStale(seen(container.Unhealthy, at(1), at(2)), before))
+	require.True(t, isStale(seen(container.Unhealthy, at(1), at(2), at(3)), before))
+	require.False(t, isStale(seen(container.Unhealthy, at(1), at(2), at(3), at(4)), before))
+	require.False(t, isStale(seen(container.Healthy, at(1), at(2)), before))
+	require.False(t, isStale(seen(container.Unhealthy), nil), "it was made in the call")
+	paused := seen(container.Unhealthy, at(1), at(2))
+	paused.State.Paused = true
+	require.False(t, isStale(paused, before))
+}
