@@ -113,8 +113,8 @@ const (
 )
 
 // isStale reports whether a container is unhealthy only because of checks before the call;
-// before has those that were there then. The engine calls each container that is paused unhealthy, and it stays so until the next
-// check after that.
+// before has the containers that were there then. The engine calls each paused container
+// unhealthy, and it stays so until its next check.
 func isStale(c container.InspectResponse, before map[string]bygone) bool {
 	b, was := before[c.ID]
 	if !was || !isUnhealthy(c) || c.State.Paused {
