@@ -24,14 +24,16 @@ import (
 )
 
 // lossy is an application on a network of its own: web changes with each release, and waits
-// for side to be healthy; side does not change, has a second network, data, a mounted file,
-// and needs a file among its data; peer shares side's network.
+// for side to be healthy; side does not change, and has a second network and a mounted file;
+// both need a file among their data; peer shares side's network.
 func (b *bench) lossy(version string) map[string]string {
 	return map[string]string{"conf": "a", "docker-compose.yml": strings.NewReplacer("APP", b.app, "VERSION", version).Replace(`services:
   web:
     image: APP:1
-    command: [sleep, VERSION]
+    command: [need, /data/here, VERSION]
+    restart: always
     stop_grace_period: 1s
+    volumes: ["data:/data"]
     depends_on: {side: {condition: service_healthy}}
   side:
     image: APP:1
@@ -109,25 +111,29 @@ var whatIsLost = map[string]func(b *bench){
 	"renamed":                 func(b *bench) { b.docker("rename", b.one("side").ID, fmt.Sprintf("%s-%08x", b.app, rand.Uint32())) },
 	"restarting": func(b *bench) {
 		require.NoError(b, os.Remove(b.inVolume("here")))
-		id := b.one("side").ID
-		b.docker("restart", "-t1", id)
-		require.Eventually(b, func() bool {
-			c, err := b.cli.ContainerInspect(b.Context(), id)
-			return err == nil && c.State.Restarting && c.RestartCount > 3
-		}, 20*time.Second, 50*time.Millisecond)
+		for _, service := range []string{"web", "side"} {
+			id := b.one(service).ID
+			b.docker("restart", "-t1", id)
+			require.Eventually(b, func() bool {
+				c, err := b.cli.ContainerInspect(b.Context(), id)
+				return err == nil && c.State.Restarting && c.RestartCount > 3
+			}, 20*time.Second, 50*time.Millisecond)
+		}
 		b.put("here")
 	},
 	"removal interrupted": func(b *bench) {
 		info, err := b.cli.Info(b.Context())
 		require.NoError(b, err)
-		id := b.one("side").ID
-		file := filepath.Join(info.DockerRootDir, "containers", id, "hostname")
-		if out, err := exec.Command("chattr", "+i", file).CombinedOutput(); err != nil {
-			b.Skipf("this file system holds nothing back: %s", out)
+		for _, service := range []string{"web", "side"} {
+			id := b.one(service).ID
+			file := filepath.Join(info.DockerRootDir, "containers", id, "hostname")
+			if out, err := exec.Command("chattr", "+i", file).CombinedOutput(); err != nil {
+				b.Skipf("this file system holds nothing back: %s", out)
+			}
+			_, err = b.tryDocker("rm", "-f", id)
+			require.NoError(b, exec.Command("chattr", "-i", file).Run())
+			require.Error(b, err)
 		}
-		_, err = b.tryDocker("rm", "-f", id)
-		require.NoError(b, exec.Command("chattr", "-i", file).Run())
-		require.Error(b, err)
 	},
 	"copies of files gone": func(b *bench) { require.NoError(b, os.RemoveAll(filepath.Join(b.store, b.app, mountsDir))) },
 	"tags moved": func(b *bench) {
@@ -209,7 +215,7 @@ func (b *bench) runs(version string) {
 			require.NotEmpty(b, ep.EndpointID)
 		}
 		if service == "web" {
-			require.Equal(b, []string{"sleep", version}, []string(c.Config.Cmd))
+			require.Equal(b, []string{"need", "/data/here", version}, []string(c.Config.Cmd))
 		}
 		if service == "peer" {
 			require.Equal(b, "container:"+b.one("side").ID, string(c.HostConfig.NetworkMode))
