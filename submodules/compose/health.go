@@ -348,9 +348,9 @@ func (s *session) ask(ctx context.Context, wrong verdict) (bool, error) {
 // service may end by itself.
 type verdict func(c container.InspectResponse, mayEnd bool) string
 
-// dead is the verdict of ALIVE.
+// dead is the verdict of ALIVE. The engine says of a paused container that it runs, too.
 func (s *session) dead(c container.InspectResponse, mayEnd bool) string {
-	if c.State != nil && (c.State.Running && !c.State.Restarting ||
+	if c.State != nil && (c.State.Running && !c.State.Restarting && !c.State.Paused ||
 		c.State.Status == "exited" && c.State.ExitCode == 0 && oneShot(c) && mayEnd) {
 		return ""
 	}

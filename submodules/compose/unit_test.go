@@ -167,3 +167,11 @@ func TestIsStale(t *testing.T) {
 	paused.State.Paused = true
 	require.False(t, isStale(paused, before))
 }
+
+// What is paused does nothing: ALIVE says so, and reconcile starts it again.
+func TestPausedIsNotAlive(t *testing.T) {
+	c := container.InspectResponse{ContainerJSONBase: &container.ContainerJSONBase{State: &container.State{Status: "running", Running: true}}}
+	require.Empty(t, (&session{}).dead(c, false))
+	c.State.Status, c.State.Paused = "paused", true
+	require.Equal(t, "is paused", (&session{}).dead(c, false))
+}
