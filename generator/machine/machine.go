@@ -153,6 +153,7 @@ func (m *Machine) Close() error {
 		case <-done:
 		case <-time.After(10 * time.Second):
 			_ = m.init.Process.Kill()
+			m.thaw()
 			<-done
 		}
 		m.removeCgroups()
@@ -166,10 +167,24 @@ func (m *Machine) Kill() error {
 	m.once.Do(func() {
 		m.engine = nil
 		m.err = m.init.Process.Kill() // process 1: the others die before it is gone
+		m.thaw()
 		_ = m.init.Wait()
 		m.removeCgroups()
 	})
 	return m.err
+}
+
+// thaw lets paused containers go on, which cannot die before that.
+func (m *Machine) thaw() {
+	for pattern, on := range map[string]string{
+		"/sys/fs/cgroup/freezer/" + m.Cgroup + "/*/freezer.state": "THAWED",
+		"/sys/fs/cgroup/" + m.Cgroup + "/*/cgroup.freeze":         "0",
+	} {
+		files, _ := filepath.Glob(pattern)
+		for _, file := range files {
+			_ = os.WriteFile(file, []byte(on), 0) // its container may be gone meanwhile
+		}
+	}
 }
 
 // removeCgroups removes the groups of the machine's containers, which are in the

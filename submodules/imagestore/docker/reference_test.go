@@ -138,6 +138,16 @@ func TestReferenceDelta(t *testing.T) {
 	require.NoError(t, e.Verify(t.Context(), app, new.identity(), ""))
 	require.NoError(t, e.loadBytes(t, app, d, spec))
 
+	// The current image may be named with its sum.
+	img, err = e.Find(t.Context(), app, new.identity(), "")
+	require.NoError(t, err)
+	require.NoError(t, e.Delete(t.Context(), app, img, app+":2"))
+	spec.Current = app + ":1@" + new.identity().Config.String()
+	require.ErrorIs(t, e.loadBytes(t, app, d, spec), submodules.ErrBase, "the tag names another image")
+	spec.Current = app + ":1@" + old.identity().Config.String()
+	require.NoError(t, e.loadBytes(t, app, d, spec))
+	require.NoError(t, e.Verify(t.Context(), app, new.identity(), ""))
+
 	_, other := pair(t, app+"2")
 	require.ErrorIs(t, e.loadBytes(t, app, d, imagestore.LoadRequest{Current: app + ":none", Want: other.identity()}), submodules.ErrBase)
 	require.ErrorIs(t, e.loadBytes(t, app, d, imagestore.LoadRequest{Want: other.identity()}), submodules.ErrBase)
