@@ -57,7 +57,7 @@ var losses = map[string]func(t *testing.T, d *bed.Device){
 		require.NoError(t, d.StartEngine())
 	},
 	"the project's name": func(t *testing.T, d *bed.Device) {
-		d.MustRun(t, "bash", "-ec", byHand+" down; "+strings.Replace(byHand, "-p shop", "-p xshop", 1)+" up -d --pull never")
+		d.MustRun(t, "bash", "-ec", byHand+" down; "+strings.Replace(byHand, "-p shop", "-p xshop", 1)+" up -d --pull never || true")
 	},
 	"containers whose connections are there": func(t *testing.T, d *bed.Device) {
 		d.CrashEngine()
@@ -110,8 +110,8 @@ func TestEachLossInEachWay(t *testing.T) {
 	e2e.Mender(t, d, "commit")
 	e2e.Settled(t, d, w, "1")
 
-	// runs asserts that release 1 runs, under whatever name of a project: what runs is left
-	// alone until the next update.
+	// runs asserts that release 1 runs, under whatever name of a project: an application
+	// goes on as the project that somebody made of it.
 	runs := func(t *testing.T) {
 		t.Helper()
 		e2e.Says(t, w, "web 1")
@@ -132,7 +132,7 @@ func TestEachLossInEachWay(t *testing.T) {
 				e2e.Says(t, w, "web 2")
 				lose(t, d)
 				e2e.Mender(t, d, "rollback")
-				e2e.Settled(t, d, w, "1")
+				runs(t)
 			})
 			t.Run("start", func(t *testing.T) {
 				lose(t, d)
@@ -143,7 +143,7 @@ func TestEachLossInEachWay(t *testing.T) {
 				e2e.Killed(t, d, "app ArtifactInstall/call.ROLLOUT:1", "install", files["2"])
 				lose(t, d)
 				d.MustRun(t, "mender-app", "resume")
-				e2e.Settled(t, d, w, "1")
+				runs(t)
 			})
 			t.Run("reconcile", func(t *testing.T) {
 				lose(t, d)
