@@ -115,7 +115,11 @@ func TestEachLossInEachWay(t *testing.T) {
 	runs := func(t *testing.T) {
 		t.Helper()
 		e2e.Says(t, w, "web 1")
-		require.Contains(t, d.MustRun(t, "mender-app", "health", "shop"), "healthy")
+		bed.Eventually(t, time.Minute, "the shop is healthy", func() bool {
+			r, err := d.Run("mender-app", "status", "--health", "shop")
+			require.NoError(t, err)
+			return r.Code == 0
+		})
 		d.MustRun(t, "bash", "-ec", "docker ps -q --filter label=com.docker.compose.project=xshop | xargs -r docker rm -f")
 		d.MustRun(t, "mender-app", "start", "shop")
 		e2e.Settled(t, d, w, "1")
