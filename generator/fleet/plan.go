@@ -313,13 +313,15 @@ func (p *planner) row(c Count) {
 		return
 	}
 	from := &p.all[i]
+	if from.Path == t.Path {
+		return // they have the release
+	}
 	for n := range images {
 		to := &images[n]
 		size, _ := whole(to)
 		base := from.Replaced(to.URL, to.Digest)
-		if base != nil && base.Digest == to.Digest {
-			continue // the device has it
-		}
+		// An image that did not change needs a delta as well, over itself: without one a
+		// device would fetch it whole.
 		p.plan.Totals.Whole += size * c.Devices
 		p.plan.Totals.Planned += size * c.Devices
 		if base == nil {
