@@ -91,6 +91,19 @@ func each(int) bool     { return true }
 func atEnd(int) bool    { return false }
 func second(i int) bool { return i%2 == 1 }
 
+// What is stored may end with zeros, as the files of programs do.
+func TestStoredZeros(t *testing.T) {
+	for _, zeros := range []int{0, 1, 40, 47, 48, 49, 50, 51, 52, 53, 60, 96, 97, 100, 150, 5000, 100_000} {
+		for _, before := range [][]byte{nil, {1}, prose(1, 1000)} {
+			files := []file{{b: append(bytes.Clone(before), make([]byte, zeros)...)}, {b: []byte("next")}}
+			for _, flush := range []func(int) bool{each, atEnd} {
+				parts := encodeWith(parse.New(parse.None, lz.Window, 0), files, flush)
+				require.NoError(t, decode(files, flush, parts), "%d zeros after %d bytes", zeros, len(before))
+			}
+		}
+	}
+}
+
 func TestRoundTrip(t *testing.T) {
 	text := prose(1, 100_000)
 	far := func(n int) []byte { // the same bytes, n bytes apart

@@ -52,13 +52,17 @@ func (c *coder) shift() {
 	c.low = c.low & 0xffffff << 8
 }
 
-// end returns the bytes. The decoder takes zeros for those that are missing.
+// mostMissing is how many zeros the decoder takes for granted at the end of a part.
+const mostMissing = 48
+
+// end returns the bytes. The decoder takes zeros for those that are missing. A part that
+// stores zeros may end with any number of them.
 func (c *coder) end() []byte {
 	for range 5 {
 		c.shift()
 	}
 	b := c.out
-	for len(b) > 0 && b[len(b)-1] == 0 {
+	for n := 0; n < mostMissing && len(b) > 0 && b[len(b)-1] == 0; n++ {
 		b = b[:len(b)-1]
 	}
 	return b
