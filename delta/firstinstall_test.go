@@ -3,11 +3,13 @@ package delta_test
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,8 +17,8 @@ import (
 // installation; MENDER_APP_PAIRS names others.
 const firstPairs = "minor-mosquitto-armhf debian-base-arm64 moved-django-amd64 go-mqtt-armv7 go-grpcurl-arm64 go-exporter-amd64"
 
-// TestBenchFirst measures images that have no base, beside compressors of whole archives,
-// as a Markdown table:
+// TestBenchFirst measures images that have no base, with each effort of app-gen, beside
+// compressors of whole archives, as a Markdown table:
 //
 //	MENDER_APP_BENCH=1 go test -run TestBenchFirst -v ./delta
 //
@@ -39,20 +41,50 @@ func TestBenchFirst(t *testing.T) {
 		dir := t.TempDir() // without an old image
 		require.NoError(t, unpackImage(archive, filepath.Join(dir, "v2")))
 		b := &bench{t: t, tmp: t.TempDir()}
-		rows := []firstRow{{tool: ours}}
-		d := filepath.Join(b.tmp, "delta")
-		rows[0].enc = measure(t, benchRole+"=encode", self, dir, d)
-		rows[0].size = b.size(d)
-		rows[0].dec = leastOf(fewRuns, func() cost { return measure(t, benchRole+"=decode", self, dir, d) })
-		rows = append(rows, b.xz(archive, pair),
+		rows := []firstRow{b.xz(archive, pair)}
+		for _, effort := range []struct{ tool, role string }{{"app-gen", "encode-quick"}, {"app-gen --best", "encode-best"}, {"app-gen --fast", "encode-fast"}} {
+			d := filepath.Join(b.tmp, "delta")
+			r := firstRow{tool: effort.tool, enc: measure(t, benchRole+"="+effort.role, self, dir, d)}
+			r.size = b.size(d)
+			if effort.role == "encode-fast" { // as the payload is, which is unpacked first
+				require.NoError(t, gunzip(d))
+			}
+			r.dec = leastOf(fewRuns, func() cost { return measure(t, benchRole+"=decode", self, dir, d) })
+			rows = append(rows, r)
+		}
+		rows = append(rows,
 			b.compressed("zstd -19", archive, "zstd -q -19 --long=27 -c", "zstd -q -d --long=27 -c"),
 			b.compressed("gzip -9", archive, "gzip -9 -c", "gzip -dc"))
 		for _, r := range rows {
 			whole := float64(b.size(archive))
 			fmt.Printf("| %s | %.1f | %s | %.1f | %.3f | %.2f | %.2f | %.1f | %d |\n", pair, whole/(1<<20), r.tool, float64(r.size)/1024,
-				float64(r.size)/float64(rows[1].size), r.enc.cpu, r.dec.cpu, whole/1e6/r.dec.cpu, r.dec.rss>>10)
+				float64(r.size)/float64(rows[0].size), r.enc.cpu, r.dec.cpu, whole/1e6/r.dec.cpu, r.dec.rss>>10)
 		}
 	}
+}
+
+// gunzip unpacks a file in its place.
+func gunzip(name string) error {
+	from, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	z, err := gzip.NewReader(from)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(name); err != nil { // from stays open
+		return err
+	}
+	to, err := os.Create(name)
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(to, z); err != nil {
+		return err
+	}
+	return to.Close()
 }
 
 // firstRow is a tool's result for an image without a base.

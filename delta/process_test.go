@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/digest"
@@ -34,7 +35,13 @@ const benchRole = "MENDER_APP_BENCH_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(benchRole) {
 	case "encode":
-		benchMain(benchEncode)
+		benchMain(benchEncode(encoder.Standard))
+	case "encode-quick":
+		benchMain(benchEncode(encoder.Quick))
+	case "encode-best":
+		benchMain(benchEncode(encoder.Best))
+	case "encode-fast":
+		benchMain(benchEncode(encoder.Stored))
 	case "decode":
 		benchMain(benchDecode)
 	case "encode-large":
@@ -62,29 +69,42 @@ func benchMain(f func(dir, file string) error) {
 // hostMemory is the limit that app-gen sets for itself.
 const hostMemory = 1400 << 20
 
-func benchEncode(dir, file string) error {
-	old, err := dirImage(dir, "v1")
-	if err != nil {
-		return err
+func benchEncode(effort encoder.Effort) func(dir, file string) error {
+	return func(dir, file string) error {
+		old, err := dirImage(dir, "v1")
+		if err != nil {
+			return err
+		}
+		new, err := dirImage(dir, "v2")
+		if err != nil {
+			return err
+		}
+		if len(old.Objects) == 0 {
+			return encodeFile(file, nil, new, effort)
+		}
+		return encodeFile(file, []delta.Image{old}, new, effort)
 	}
-	new, err := dirImage(dir, "v2")
-	if err != nil {
-		return err
-	}
-	if len(old.Objects) == 0 {
-		return encodeFile(file, nil, new)
-	}
-	return encodeFile(file, []delta.Image{old}, new)
 }
 
-func encodeFile(file string, old []delta.Image, new delta.Image) error {
+// encodeFile writes a delta to a file. One of the effort Stored is compressed as app-gen
+// compresses its payload.
+func encodeFile(file string, old []delta.Image, new delta.Image, effort encoder.Effort) error {
 	debug.SetMemoryLimit(hostMemory)
 	w, err := os.Create(file)
 	if err != nil {
 		return err
 	}
-	if _, err := encoder.Encode(context.Background(), w, old, new, encoder.Options{}); err != nil {
+	out := io.WriteCloser(w)
+	if effort == encoder.Stored {
+		out = gzip.NewWriter(w)
+	}
+	if _, err := encoder.Encode(context.Background(), out, old, new, encoder.Options{Effort: effort}); err != nil {
 		return err
+	}
+	if out != io.WriteCloser(w) {
+		if err := out.Close(); err != nil {
+			return err
+		}
 	}
 	return w.Close()
 }
@@ -127,7 +147,7 @@ func encodeLarge(mib, file string) error {
 		return err
 	}
 	old, new := largeImages(n)
-	return encodeFile(file, []delta.Image{old}, new)
+	return encodeFile(file, []delta.Image{old}, new, encoder.Standard)
 }
 
 // decodeLarge applies it. It takes the digest of the old layer from the delta.
