@@ -101,6 +101,7 @@ func TestFormat(t *testing.T) {
 		"keys of an object in metadata":                              strictjson.MaxKeys,
 		"bytes of a policy":                                          maxPolicy,
 		"bytes of a statement in its envelope":                       MaxStatement,
+		"bytes of revocations in their envelope":                     MaxRevocations,
 		"components":                                                 maxComponents,
 		"layers of a component":                                      image.MaxLayers,
 		"bases of a component or variant":                            maxBases,

@@ -26,6 +26,7 @@ const (
 	FeatureFiles    = "files/1"    // components that are files, not images
 	FeatureContent  = "content/1"  // images that are not in the payload: devices fetch them by their digests
 	FeatureReach    = "reach/1"    // the statement says what the artifact does beside its payload
+	FeatureExpiry   = "expiry/1"   // the statement expires
 )
 
 // Metadata is the metadata of an App Artifact. The shell reference has the fields
@@ -51,6 +52,9 @@ type Metadata struct {
 	// Statement is a JSON object that package statement reads: a signed statement
 	// of what the application is; nil for none.
 	Statement json.RawMessage `json:"statement,omitempty"`
+	// Revocations is a JSON object that package statement reads: a signed list of the keys
+	// and statements that no longer count. It is not about this artifact; nil for none.
+	Revocations json.RawMessage `json:"revocations,omitempty"`
 	// ContentSources are URLs below which devices find the content of images that is not in
 	// the payload, tried in this order after the mirrors that a device knows.
 	ContentSources []string `json:"content_sources,omitempty"`

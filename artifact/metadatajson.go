@@ -23,6 +23,7 @@ type metadataJSON struct {
 	Sizes      *inString[*Sizes]          `json:"sizes,omitempty"`
 	Policy     *inString[json.RawMessage] `json:"policy,omitempty"`
 	Statement  *inString[json.RawMessage] `json:"statement,omitempty"`
+	Revoked    *inString[json.RawMessage] `json:"revocations,omitempty"`
 	Made       *inString[*Made]           `json:"made,omitempty"`
 }
 
@@ -46,6 +47,9 @@ func (m Metadata) MarshalJSON() ([]byte, error) {
 	if m.Statement != nil {
 		w.Statement = &inString[json.RawMessage]{m.Statement}
 	}
+	if m.Revocations != nil {
+		w.Revoked = &inString[json.RawMessage]{m.Revocations}
+	}
 	if m.Made != nil {
 		w.Made = &inString[*Made]{m.Made}
 	}
@@ -65,16 +69,16 @@ func (m *Metadata) UnmarshalJSON(b []byte) error {
 	var env inString[map[string]string]
 	var components inString[[]Component]
 	var sizes inString[*Sizes]
-	var policy, statement inString[json.RawMessage]
+	var policy, statement, revoked inString[json.RawMessage]
 	var made inString[*Made]
 	w := metadataJSON{
-		metadataFields: (*metadataFields)(m), Env: &env, Components: &components, Sizes: &sizes, Policy: &policy, Statement: &statement, Made: &made,
+		metadataFields: (*metadataFields)(m), Env: &env, Components: &components, Sizes: &sizes, Policy: &policy, Statement: &statement, Revoked: &revoked, Made: &made,
 	}
 	if err := strictjson.Unmarshal(b, &w); err != nil {
 		return err
 	}
 	m.Env, m.Reboot, m.Components, m.Sizes = env.value, bool(w.Reboot), components.value, sizes.value
-	m.Policy, m.Statement, m.Made = policy.value, statement.value, made.value
+	m.Policy, m.Statement, m.Revocations, m.Made = policy.value, statement.value, revoked.value, made.value
 	return nil
 }
 

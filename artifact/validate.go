@@ -23,23 +23,25 @@ import (
 // Limits of the metadata. They are far above the needs of real applications, and
 // bound the memory that the metadata takes.
 const (
-	MaxMetadata   = 4 << 20 // bytes of the JSON
-	MaxStatement  = 1 << 20 // bytes
-	maxText       = 512     // of a URL, a version, an env value
-	maxComponents = 1024
-	maxBases      = 64
-	maxImages     = 2 * maxComponents
-	maxVariants   = 32
-	maxRequires   = 64
-	maxEnv        = 64
-	maxSources    = 16
-	maxPolicy     = 64 << 10 // bytes
-	MaxRecipients = 256
+	MaxMetadata  = 4 << 20 // bytes of the JSON
+	MaxStatement = 1 << 20 // bytes
+	// MaxRevocations bounds a list of revocations in its envelope, in bytes.
+	MaxRevocations = 64 << 10
+	maxText        = 512 // of a URL, a version, an env value
+	maxComponents  = 1024
+	maxBases       = 64
+	maxImages      = 2 * maxComponents
+	maxVariants    = 32
+	maxRequires    = 64
+	maxEnv         = 64
+	maxSources     = 16
+	maxPolicy      = 64 << 10 // bytes
+	MaxRecipients  = 256
 )
 
 // Features are the features that this reader has. It refuses an artifact that
 // requires others.
-var Features = []string{FeatureDelta, FeatureVariants, FeaturePolicy, FeatureSecrets, FeatureFiles, FeatureContent, FeatureReach}
+var Features = []string{FeatureDelta, FeatureVariants, FeaturePolicy, FeatureSecrets, FeatureFiles, FeatureContent, FeatureReach, FeatureExpiry}
 
 // ParseMetadata reads and validates metadata. warnings are lines for the log: they
 // name the variables that were dropped because no artifact may set them. The error
@@ -185,6 +187,9 @@ func (m *Metadata) Validate() error {
 	}
 	if m.Statement != nil && (len(m.Statement) > MaxStatement || m.Statement[0] != '{') {
 		return bad("statement", "not a JSON object of at most %d bytes", MaxStatement)
+	}
+	if m.Revocations != nil && (len(m.Revocations) > MaxRevocations || m.Revocations[0] != '{') {
+		return bad("revocations", "not a JSON object of at most %d bytes", MaxRevocations)
 	}
 	if err := CheckSources(m.ContentSources); err != nil {
 		return bad("content_sources", "%s", err)

@@ -21,7 +21,7 @@ type Version struct {
 // A new feature gets a new line; a line that was released is never changed.
 var Versions = []Version{
 	{"1", []string{
-		artifact.FeatureDelta, artifact.FeatureVariants, artifact.FeaturePolicy, artifact.FeatureSecrets, artifact.FeatureFiles, artifact.FeatureContent, artifact.FeatureReach,
+		artifact.FeatureDelta, artifact.FeatureVariants, artifact.FeaturePolicy, artifact.FeatureSecrets, artifact.FeatureFiles, artifact.FeatureContent, artifact.FeatureReach, artifact.FeatureExpiry,
 		delta.FeatureELF, delta.FeatureLZ, delta.FeatureDeflate, delta.FeatureGo, delta.FeatureFar, delta.FeatureUnwind,
 	}},
 }

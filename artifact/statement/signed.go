@@ -4,10 +4,12 @@ import (
 	"crypto"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/clip"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/strictjson"
 )
@@ -22,7 +24,7 @@ const maxSignatures = 8
 // Signed is a statement with its signatures, which Parse did not verify.
 type Signed struct {
 	Statement
-	envelope envelope
+	envelope
 }
 
 // envelope is a DSSE envelope, version 1.0.2:
@@ -30,7 +32,7 @@ type Signed struct {
 type envelope struct {
 	PayloadType string      `json:"payloadType"`
 	Payload     []byte      `json:"payload"` // in base64
-	Signatures  []signature `json:"signatures"`
+	Sigs        []signature `json:"signatures"`
 }
 
 type signature struct {
@@ -46,6 +48,67 @@ func (e *envelope) message() []byte {
 	return append(b, e.Payload...)
 }
 
+// Digest identifies what was signed, whoever signed it: revocations name statements by it.
+func (e *envelope) Digest() digest.Digest { return digest.Of(e.Payload) }
+
+// Signatures is how many signatures there are.
+func (e *envelope) Signatures() int { return len(e.Sigs) }
+
+// SignedBy reports whether a key made one of the signatures.
+func (e *envelope) SignedBy(key crypto.PublicKey) bool {
+	message := e.message()
+	for _, sig := range e.Sigs {
+		if mender.VerifySignature(key, message, sig.Sig) == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// add adds a signature with the key of the options; it reports whether they have one.
+func (e *envelope) add(o mender.Options) (bool, error) {
+	sig, err := o.Signature(e.message())
+	if err != nil || sig == nil {
+		return false, err
+	}
+	if len(e.Sigs) == maxSignatures {
+		return false, fmt.Errorf("%w: it has %d signatures, and more may not be", ErrStatement, maxSignatures)
+	}
+	e.Sigs = append(e.Sigs, signature{Sig: sig})
+	return true, nil
+}
+
+// encode is the envelope as JSON, of at most so many bytes.
+func (e *envelope) encode(most int) (json.RawMessage, error) {
+	b, err := json.Marshal(e)
+	if err != nil {
+		return nil, fmt.Errorf("statement: %w", err)
+	}
+	if len(b) > most {
+		return nil, fmt.Errorf("%w: %d bytes, at most %d may be", ErrStatement, len(b), most)
+	}
+	return b, nil
+}
+
+// open reads an envelope of at most so many bytes with a payload of a type.
+func (e *envelope) open(b []byte, most int, payloadType string) error {
+	if len(b) > most {
+		return fmt.Errorf("%w: larger than %d bytes", ErrStatement, most)
+	}
+	if err := strictjson.Unmarshal(b, e); err != nil {
+		return fmt.Errorf("%w: its envelope: %s", ErrStatement, clip.Text(err.Error()))
+	}
+	switch {
+	case e.PayloadType != payloadType:
+		return fmt.Errorf("%w: it is of the type %q, which this version of mender-app does not know", ErrStatement, clip.Text(e.PayloadType))
+	case len(e.Sigs) == 0:
+		return fmt.Errorf("%w: it is not signed", ErrStatement)
+	case len(e.Sigs) > maxSignatures:
+		return fmt.Errorf("%w: %d signatures", ErrStatement, len(e.Sigs))
+	}
+	return nil
+}
+
 // Sign returns the statement in an envelope for the metadata, signed with the key
 // of the options; nil if the options have no key.
 func Sign(s *Statement, o mender.Options) (json.RawMessage, error) {
@@ -54,53 +117,33 @@ func Sign(s *Statement, o mender.Options) (json.RawMessage, error) {
 		return nil, fmt.Errorf("statement: %w", err)
 	}
 	e := envelope{PayloadType: PayloadType, Payload: payload}
-	sig, err := o.Signature(e.message())
-	if err != nil || sig == nil {
+	if signed, err := e.add(o); err != nil || !signed {
 		return nil, err
 	}
-	e.Signatures = []signature{{Sig: sig}}
-	b, err := json.Marshal(e)
-	if err != nil {
-		return nil, fmt.Errorf("statement: %w", err)
+	return e.encode(artifact.MaxStatement)
+}
+
+// AddSignature returns the envelope of a statement with one more signature, with the key of
+// the options. What was signed stays the same, to the byte.
+func (s *Signed) AddSignature(o mender.Options) (json.RawMessage, error) {
+	e := s.envelope
+	e.Sigs = slices.Clone(e.Sigs)
+	if _, err := e.add(o); err != nil {
+		return nil, err
 	}
-	if len(b) > artifact.MaxStatement {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d may be", ErrStatement, len(b), artifact.MaxStatement)
-	}
-	return b, nil
+	return e.encode(artifact.MaxStatement)
 }
 
 // Parse reads an envelope that Sign made. The error is an ErrStatement.
 func Parse(b []byte) (*Signed, error) {
-	if len(b) > artifact.MaxStatement {
-		return nil, fmt.Errorf("%w: larger than %d bytes", ErrStatement, artifact.MaxStatement)
-	}
 	var s Signed
-	if err := strictjson.Unmarshal(b, &s.envelope); err != nil {
-		return nil, fmt.Errorf("%w: its envelope: %s", ErrStatement, clip.Text(err.Error()))
+	if err := s.open(b, artifact.MaxStatement, PayloadType); err != nil {
+		return nil, err
 	}
-	switch e := &s.envelope; {
-	case e.PayloadType != PayloadType:
-		return nil, fmt.Errorf("%w: it is of the type %q, which this version of mender-app does not know", ErrStatement, clip.Text(e.PayloadType))
-	case len(e.Signatures) == 0:
-		return nil, fmt.Errorf("%w: it is not signed", ErrStatement)
-	case len(e.Signatures) > maxSignatures:
-		return nil, fmt.Errorf("%w: %d signatures", ErrStatement, len(e.Signatures))
-	}
-	st, err := decode(s.envelope.Payload)
+	st, err := decode(s.Payload)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %s", ErrStatement, clip.Text(err.Error()))
 	}
 	s.Statement = *st
 	return &s, nil
-}
-
-// SignedBy reports whether a key made one of the signatures.
-func (s *Signed) SignedBy(key crypto.PublicKey) bool {
-	message := s.envelope.message()
-	for _, sig := range s.envelope.Signatures {
-		if mender.VerifySignature(key, message, sig.Sig) == nil {
-			return true
-		}
-	}
-	return false
 }

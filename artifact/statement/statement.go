@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/clip"
@@ -32,6 +33,10 @@ type Statement struct {
 	Components   []Component       `json:"components"`       // sorted by URL, then by digest
 	Manifests    digest.Digest     `json:"manifests"`        // as artifact.ReadManifests returns it
 	Reach        *Reach            `json:"reach,omitempty"`  // nil: it says nothing of it, as before version 1.0
+	// Issued is when it was made, and Expires until when it may be installed; both are zero if
+	// it does not expire.
+	Issued  time.Time `json:"issued,omitzero"`
+	Expires time.Time `json:"expires,omitzero"`
 }
 
 // Component is one component of the release.
@@ -93,6 +98,9 @@ func decode(b []byte) (*Statement, error) {
 	}
 	if !s.Manifests.Valid() {
 		return nil, fmt.Errorf("manifests: malformed digest %q", clip.Text(string(s.Manifests)))
+	}
+	if s.Issued.IsZero() != s.Expires.IsZero() || s.Expires.Before(s.Issued) {
+		return nil, errors.New("it expires before it was issued, or has only one of issued and expires")
 	}
 	return s, nil
 }

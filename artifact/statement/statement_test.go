@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -145,7 +146,7 @@ func TestSignatureIsForStatements(t *testing.T) {
 	require.NoError(t, err)
 	sig, err := mender.Options{Key: key}.Signature(payload)
 	require.NoError(t, err)
-	b, err := json.Marshal(envelope{PayloadType: PayloadType, Payload: payload, Signatures: []signature{{Sig: sig}}})
+	b, err := json.Marshal(envelope{PayloadType: PayloadType, Payload: payload, Sigs: []signature{{Sig: sig}}})
 	require.NoError(t, err)
 	s, err := Parse(b)
 	require.NoError(t, err)
@@ -217,9 +218,9 @@ func TestForged(t *testing.T) {
 	m.ApplicationVersion = "3.0"
 	require.NoError(t, json.Unmarshal(b, &e))
 	require.NoError(t, json.Unmarshal(signed(t, Of(m, sum("manifests")), key), &of3))
-	for _, sig := range [][]byte{of3.Signatures[0].Sig, nil, e.Signatures[0].Sig[1:], make([]byte, 64), make([]byte, 1<<16)} {
+	for _, sig := range [][]byte{of3.Sigs[0].Sig, nil, e.Sigs[0].Sig[1:], make([]byte, 64), make([]byte, 1<<16)} {
 		e := e
-		e.Signatures = []signature{{Sig: sig}}
+		e.Sigs = []signature{{Sig: sig}}
 		out, err := json.Marshal(e)
 		require.NoError(t, err)
 		s, err := Parse(out)
@@ -227,7 +228,7 @@ func TestForged(t *testing.T) {
 		require.False(t, s.SignedBy(key.Public()))
 	}
 	// One good signature among others is enough.
-	e.Signatures = append(slices.Clone(of3.Signatures), e.Signatures...)
+	e.Sigs = append(slices.Clone(of3.Sigs), e.Sigs...)
 	out, err := json.Marshal(e)
 	require.NoError(t, err)
 	s, err := Parse(out)
@@ -257,7 +258,12 @@ func TestParseHostile(t *testing.T) {
 		"version twice":        {inside(`"version":"2.0"`, `"version":"2.0","version":"3.0"`), `the key "version" is there twice`},
 		"version, other case":  {inside(`"version":`, `"Version":`), `"version" in another case`},
 		"digest twice":         {inside(`"digest":`, `"digest":"","digest":`), `the key "digest" is there twice`},
-		"unknown field":        {inside(`"version":`, `"expires":1,"version":`), "expires"},
+		"unknown field":        {inside(`"version":`, `"deadline":1,"version":`), "deadline"},
+		"unknown of reach":     {inside(`"version":`, `"reach":{"runs":1},"version":`), "runs"},
+		"no time":              {inside(`"version":`, `"expires":1,"version":`), "Time"},
+		"expires alone":        {inside(`"version":`, `"expires":"2027-01-01T00:00:00Z","version":`), "only one of issued and expires"},
+		"issued alone":         {inside(`"version":`, `"issued":"2027-01-01T00:00:00Z","version":`), "only one of issued and expires"},
+		"expired when issued":  {inside(`"version":`, `"issued":"2027-01-02T00:00:00Z","expires":"2027-01-01T00:00:00Z","version":`), "expires before it was issued"},
 		"unknown of component": {inside(`"url":`, `"size":1,"url":`), "size"},
 		"no application":       {inside(`"shop"`, `""`), "application"},
 		"bad application":      {inside(`"shop"`, `"../shop"`), "application"},
@@ -286,6 +292,9 @@ func FuzzParse(f *testing.F) {
 	f.Add(forge(f, good, `"version":"2.0"`, `"version":"2.0","version":"3.0"`))
 	f.Add([]byte(`{"payloadType":"` + PayloadType + `","payload":"e30=","signatures":[{"sig":""}]}`))
 	f.Add([]byte("{}"))
+	full := Of(sample(), sum("manifests"))
+	full.Reach, full.Issued, full.Expires = ReachToWrite(sampleSpec()), time.Unix(1<<30, 0).UTC(), time.Unix(1<<31, 0).UTC()
+	f.Add(signed(f, full, newKey(f)))
 	var e envelope
 	require.NoError(f, json.Unmarshal(good, &e))
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -296,11 +305,11 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if s.SignedBy(key.Public()) { // nobody makes another text that is signed
-			require.Equal(t, e.Payload, s.envelope.Payload)
+			require.Equal(t, e.Payload, s.Payload)
 		}
 		// A reader that takes keys as they are written finds the same.
 		var exact map[string]any
-		require.NoError(t, json.Unmarshal(s.envelope.Payload, &exact))
+		require.NoError(t, json.Unmarshal(s.Payload, &exact))
 		require.Equal(t, s.Application, exact["application"])
 		// What was read can be written and read again.
 		again, err := Parse(signed(t, &s.Statement, key))
@@ -333,7 +342,7 @@ func ExampleParse() {
 func TestFormat(t *testing.T) {
 	doc, err := os.ReadFile("../FORMAT.md")
 	require.NoError(t, err)
-	for heading, v := range map[string]any{"Statement fields": Statement{}, "Statement component fields": Component{}, "Statement reach fields": Reach{}} {
+	for heading, v := range map[string]any{"Statement fields": Statement{}, "Statement component fields": Component{}, "Statement reach fields": Reach{}, "Revocations fields": Revocations{}} {
 		_, text, ok := strings.Cut(string(doc), "### "+heading+"\n")
 		require.True(t, ok, heading)
 		text, _, _ = strings.Cut(text, "\n#")
@@ -348,5 +357,6 @@ func TestFormat(t *testing.T) {
 		require.Equal(t, want, got, "%s, in this order", heading)
 	}
 	require.Contains(t, string(doc), "`"+PayloadType+"`")
+	require.Contains(t, string(doc), "`"+RevocationsType+"`")
 	require.Contains(t, string(doc), fmt.Sprintf("| signatures of a statement | %d |", maxSignatures))
 }
