@@ -31,7 +31,7 @@ func TestFormatDocument(t *testing.T) {
 	}
 	for heading, v := range map[string]any{
 		"app.json": State{}, "deployment": Deployment{}, "service": ServiceChoice{}, "member": Member{}, "leader": Leader{}, "overrides": Overrides{}, "release.json": Release{}, "history/<app>.jsonl": Record{},
-		"suspects.json": suspects{}, "hold.json": Hold{}, "suspect": Suspect{}, "asked": Asked{}, "step": Step{}, "measured": Measured{}, "downtime": Downtime{}, "changed": Changed{}, "change": Change{}, "totals": Totals{},
+		"suspects.json": suspects{}, "trust.json": Trust{}, "hold.json": Hold{}, "suspect": Suspect{}, "asked": Asked{}, "step": Step{}, "measured": Measured{}, "downtime": Downtime{}, "changed": Changed{}, "change": Change{}, "totals": Totals{},
 		"history/<app>.logs/<number>.jsonl": LogEntry{},
 	} {
 		fields := fieldNames(reflect.TypeOf(v))

@@ -29,7 +29,7 @@ func TestAddSignature(t *testing.T) {
 	require.Equal(t, 2, both.Signatures())
 	require.True(t, both.SignedBy(first.Public()))
 	require.True(t, both.SignedBy(second.Public()))
-	for range maxSignatures - 2 {
+	for range MaxSignatures - 2 {
 		b, err = both.AddSignature(mender.Options{Key: second})
 		require.NoError(t, err)
 		both, err = Parse(b)

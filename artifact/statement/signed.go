@@ -18,8 +18,8 @@ import (
 // statement needs a new type.
 const PayloadType = "application/vnd.mender-app.statement.v1+json"
 
-// maxSignatures is how many signatures an envelope may have.
-const maxSignatures = 8
+// MaxSignatures is how many signatures an envelope may have.
+const MaxSignatures = 8
 
 // Signed is a statement with its signatures, which Parse did not verify.
 type Signed struct {
@@ -71,8 +71,8 @@ func (e *envelope) add(o mender.Options) (bool, error) {
 	if err != nil || sig == nil {
 		return false, err
 	}
-	if len(e.Sigs) == maxSignatures {
-		return false, fmt.Errorf("%w: it has %d signatures, and more may not be", ErrStatement, maxSignatures)
+	if len(e.Sigs) == MaxSignatures {
+		return false, fmt.Errorf("%w: it has %d signatures, and more may not be", ErrStatement, MaxSignatures)
 	}
 	e.Sigs = append(e.Sigs, signature{Sig: sig})
 	return true, nil
@@ -103,7 +103,7 @@ func (e *envelope) open(b []byte, most int, payloadType string) error {
 		return fmt.Errorf("%w: it is of the type %q, which this version of mender-app does not know", ErrStatement, clip.Text(e.PayloadType))
 	case len(e.Sigs) == 0:
 		return fmt.Errorf("%w: it is not signed", ErrStatement)
-	case len(e.Sigs) > maxSignatures:
+	case len(e.Sigs) > MaxSignatures:
 		return fmt.Errorf("%w: %d signatures", ErrStatement, len(e.Sigs))
 	}
 	return nil

@@ -240,7 +240,7 @@ func TestParseHostile(t *testing.T) {
 	key := newKey(t)
 	good := string(signed(t, Of(sample(), sum("manifests")), key))
 	inside := func(old, changed string) string { return string(forge(t, []byte(good), old, changed)) }
-	many := strings.Repeat(`{"sig":""},`, maxSignatures)
+	many := strings.Repeat(`{"sig":""},`, MaxSignatures)
 	for name, c := range map[string]struct{ text, says string }{
 		"nothing":              {"", "envelope"},
 		"no JSON":              {"x", "envelope"},
@@ -358,5 +358,5 @@ func TestFormat(t *testing.T) {
 	}
 	require.Contains(t, string(doc), "`"+PayloadType+"`")
 	require.Contains(t, string(doc), "`"+RevocationsType+"`")
-	require.Contains(t, string(doc), fmt.Sprintf("| signatures of a statement | %d |", maxSignatures))
+	require.Contains(t, string(doc), fmt.Sprintf("| signatures of a statement | %d |", MaxSignatures))
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -317,6 +318,21 @@ func orDash(s string) string {
 	return s
 }
 
+// signatures says that there are several.
+func signatures(n int) string {
+	if n < 2 {
+		return ""
+	}
+	return fmt.Sprintf(", %d signatures", n)
+}
+
+func counted(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
 func printDescription(w io.Writer, d *inspect.Description) {
 	m := d.Parsed()
 	line := func(k, v string) {
@@ -330,7 +346,11 @@ func printDescription(w io.Writer, d *inspect.Description) {
 	line("group", d.Group)
 	line("signature", string(d.Signature))
 	if s := d.Statement; s != nil {
-		line("statement", string(s.Signature))
+		line("statement", string(s.Signature)+signatures(s.Signatures))
+		if !s.Text.Expires.IsZero() {
+			line("issued", s.Text.Issued.UTC().Format(time.RFC3339))
+			line("expires", s.Text.Expires.UTC().Format(time.RFC3339))
+		}
 	}
 	printMap(w, "provides", d.Provides)
 	printMap(w, "depends", alternatives(d.Depends))
@@ -346,6 +366,9 @@ func printDescription(w io.Writer, d *inspect.Description) {
 	line("platform", m.Platform)
 	line("metadata", m.Version)
 	line("requires", strings.Join(m.Requires, ", "))
+	if r := d.Revocations; r != nil {
+		line("revokes", fmt.Sprintf("list %d: %s, %s%s", r.Text.Version, counted(len(r.Text.Keys), "key"), counted(len(r.Text.Statements), "statement"), signatures(r.Signatures)))
+	}
 	if made := m.Made; made != nil {
 		line("made by", strings.Join(slices.DeleteFunc([]string{made.By, made.Time}, func(s string) bool { return s == "" }), ", "))
 		for _, o := range made.Over {

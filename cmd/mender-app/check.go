@@ -145,7 +145,7 @@ func (p *program) foresee(ctx context.Context, in io.Reader, o foreseeOptions) (
 // foreseeStaged makes the checks of a staged artifact that do not need its payload. Its
 // signature is checked with the configured keys, if there are any.
 func (p *program) foreseeStaged(ctx context.Context, in io.Reader) (*deploy.Forecast, error) {
-	keys, err := device.ReadKeys(p.config.Signatures.Keys)
+	keys, err := p.config.Signatures.Read(p.config.Signatures.Keys)
 	if err != nil {
 		return nil, err
 	}
@@ -207,6 +207,12 @@ func (p *program) printForecast(f printedForecast) error {
 		return err
 	}
 	rows = [][]string{{"artifact", device.OneLine(f.ArtifactName)}}
+	if !f.Expires.IsZero() {
+		rows = append(rows, []string{"expires", f.Expires.UTC().Format(time.RFC3339)})
+	}
+	if f.Signatures > 1 {
+		rows = append(rows, []string{"statement", fmt.Sprintf("%d signatures", f.Signatures)})
+	}
 	for _, m := range f.First {
 		rows = append(rows, []string{"installs first", device.OneLine(m.ArtifactName) + " of " + m.Application})
 	}

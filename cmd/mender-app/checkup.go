@@ -386,9 +386,19 @@ func (c *checkup) ownKeys() {
 		}
 		return
 	}
-	keys, err := device.ReadKeys(s.Keys)
+	keys, err := s.Read(s.Keys)
 	if err != nil {
 		c.bad(statusFail, check, "put the key there, or correct the setting", "%v", err)
+		return
+	}
+	var revoked []string
+	for _, k := range keys {
+		if k.Revoked {
+			revoked = append(revoked, k.File)
+		}
+	}
+	if len(revoked) > 0 {
+		c.bad(statusWarn, check, "name its successor in the configuration, which an update of the system brings", "%d, of which %s is revoked", len(keys), strings.Join(revoked, ", "))
 		return
 	}
 	c.ok(check, "%d", len(keys))

@@ -4,6 +4,7 @@ import (
 	"crypto"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/spf13/pflag"
 
@@ -51,7 +52,7 @@ func (o *artifactOpener) trusted(k keyOptions) ([]device.Trusted, error) {
 	case len(keys) > 0 && k.Unsigned:
 		return nil, fmt.Errorf("%w: --unsigned is for devices without a key, and this one has %s", device.ErrUsage, keys[0].File)
 	case len(keys) > 0:
-		return device.ReadKeys(keys)
+		return configured.Read(keys)
 	case !k.Unsigned && !configured.AllowUnsigned:
 		return nil, fmt.Errorf("%w: there is no public key to check the artifact's signature with: set artifact_verify_key in %s or give --key, or install without a check with --unsigned",
 			client.ErrRefused, o.Config.File)
@@ -131,14 +132,15 @@ func (o *artifactOpener) RepairSource(in io.Reader) (*mender.Reader, error) {
 	if err := o.Config.Signatures.Err; err != nil {
 		return nil, fmt.Errorf("%w: %w", device.ErrUsage, err)
 	}
-	keys, err := device.ReadKeys(o.Config.Signatures.Keys)
+	keys, err := o.Config.Signatures.Read(o.Config.Signatures.Keys)
 	if err != nil {
 		return nil, err
 	}
-	return signedBy(in, keys)
+	return signedBy(in, slices.DeleteFunc(keys, func(k device.Trusted) bool { return k.Revoked }))
 }
 
-// signedBy opens an artifact. If there are keys, one of them must have signed it.
+// signedBy opens an artifact. If there are keys, one of them must have signed it; who asks
+// which of them, such as device.MayInstall, refuses those that are revoked.
 func signedBy(in io.Reader, keys []device.Trusted) (*mender.Reader, error) {
 	return mender.NewReader(in, mender.ReadOptions{PublicKeys: publics(keys)})
 }

@@ -28,7 +28,7 @@ func (p *program) statement(r *store.Release) *view.Signed {
 		out.Problem, out.Damaged = "it is about a release other than the stored one", true
 		return out
 	}
-	keys, err := device.ReadKeys(p.config.Signatures.Keys)
+	keys, err := p.config.Signatures.Read(p.config.Signatures.Keys)
 	err = cmp.Or(p.config.Signatures.Err, err)
 	if err == nil && len(keys) == 0 {
 		err = fmt.Errorf("no public key is configured")

@@ -65,6 +65,9 @@ func identity(b *bounds, d *Description) section {
 		add("Statement", "none")
 	} else {
 		add("Statement", signatureText(d.Statement.Signature))
+		if at := d.Statement.Text.Expires; !at.IsZero() {
+			add("Expires", at.UTC().Format(time.RFC3339))
+		}
 	}
 	depends := map[string]string{}
 	for k, v := range d.Depends {

@@ -16,6 +16,7 @@ import (
 	"slices"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/scratch"
@@ -40,6 +41,7 @@ type Description struct {
 	Compression    string              `json:"compression"`
 	Signature      Signature           `json:"signature"`
 	Statement      *SignedStatement    `json:"statement,omitempty"` // nil: there is none
+	Revocations    *SignedRevocations  `json:"revocations,omitempty"`
 	Scripts        []string            `json:"scripts,omitempty"`
 	Metadata       json.RawMessage     `json:"metadata"` // as it is in the artifact
 	Files          []FileDescription   `json:"files"`
@@ -70,8 +72,17 @@ const (
 // SignedStatement is what the maker of the application signed. It agrees with
 // the metadata, the manifests and the header.
 type SignedStatement struct {
-	Signature Signature           `json:"signature"` // Verified by a given key, or Unverified
-	Text      statement.Statement `json:"text"`
+	Signature  Signature           `json:"signature"`  // Verified by a given key, or Unverified
+	Signatures int                 `json:"signatures"` // how many it has
+	Digest     digest.Digest       `json:"digest"`     // which a list of revocations can name
+	Text       statement.Statement `json:"text"`
+}
+
+// SignedRevocations is the list of what no longer counts that the artifact brings.
+type SignedRevocations struct {
+	Signature  Signature             `json:"signature"`
+	Signatures int                   `json:"signatures"`
+	Text       statement.Revocations `json:"text"`
 }
 
 // FileDescription is one file of the payload; its checksum was verified.
@@ -167,6 +178,16 @@ func (i *inspection) header(h *mender.Header, keys []crypto.PublicKey) error {
 		return err
 	}
 	d.meta, d.Warnings = m, warnings
+	if m.Revocations != nil {
+		r, err := statement.ParseRevocations(m.Revocations)
+		if err != nil {
+			return err
+		}
+		d.Revocations = &SignedRevocations{Signature: Unverified, Signatures: r.Signatures(), Text: r.Revocations}
+		if slices.ContainsFunc(keys, r.SignedBy) {
+			d.Revocations.Signature = Verified
+		}
+	}
 	if m.Statement == nil {
 		return nil
 	}
@@ -174,7 +195,7 @@ func (i *inspection) header(h *mender.Header, keys []crypto.PublicKey) error {
 	if err != nil {
 		return err
 	}
-	d.Statement = &SignedStatement{Signature: Unverified, Text: s.Statement}
+	d.Statement = &SignedStatement{Signature: Unverified, Signatures: s.Signatures(), Digest: s.Digest(), Text: s.Statement}
 	if slices.ContainsFunc(keys, s.SignedBy) {
 		d.Statement.Signature = Verified
 	}

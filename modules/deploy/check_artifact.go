@@ -41,6 +41,9 @@ func (e *Engine) Check(ctx context.Context, name string, meta *artifact.Metadata
 	}
 	f.Add("no open deployment", e.checkOpen(meta.ApplicationName))
 	f.First = p.members
+	if st := p.h.Statement; st != nil {
+		f.Expires, f.Signatures = st.Expires, st.Signatures()
+	}
 	if p.resolved != nil {
 		f.Sizes = p.resolved.Meta.Sizes
 		for _, c := range p.resolved.Content {

@@ -70,6 +70,11 @@ type Engine struct {
 	// application. The statement is nil if the artifact has none. If Trust is
 	// nil, every artifact may, signed or not.
 	Trust func(application string, s *statement.Signed) error
+	// Learn keeps what signed texts of an artifact that arrives say beside the application;
+	// nil: nothing is kept. A check of an artifact keeps nothing.
+	Learn Learner
+	// MayGoBack returns an error for a kept release that must not run again; nil: each may.
+	MayGoBack func(*store.Release) error
 	// System describes the operating system for policies that ask about it.
 	// files are the patches they ask about. nil: nothing is known.
 	System func(ctx context.Context, files []string) (policy.Platform, error)
@@ -105,6 +110,14 @@ type Engine struct {
 	Now func() time.Time
 
 	infos map[string]submodules.Info // by orchestrator
+}
+
+// Learner keeps what is known from signed texts. The store's lock is held.
+type Learner interface {
+	// Revocations keeps an artifact's list of revocations if it counts and is newer.
+	Revocations(m *artifact.Metadata) error
+	// Time keeps when a statement was issued that Trust has accepted; nil for none.
+	Time(application string, s *statement.Signed) error
 }
 
 // Content fetches images that an artifact does not carry.

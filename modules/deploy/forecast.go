@@ -48,6 +48,10 @@ type Forecast struct {
 	// without any.
 	Seconds float64 `json:"seconds,omitempty"`
 	Basis   int     `json:"basis,omitempty"`
+	// Expires is until when the statement says that the release may be installed; zero if it
+	// does not expire. Signatures is how many the statement has.
+	Expires    time.Time `json:"expires,omitzero"`
+	Signatures int       `json:"signatures,omitempty"`
 }
 
 // Add adds a finding; err says why it failed.

@@ -51,6 +51,11 @@ func (e *Engine) GoBack(ctx context.Context, name, which string) (to *store.Rele
 		return nil, err
 	}
 	r := t.r
+	if e.MayGoBack != nil {
+		if err := e.MayGoBack(r); err != nil {
+			return nil, err
+		}
+	}
 	if t.info.Has(submodules.FeatureVerify) {
 		problems, err := t.verify(ctx)
 		if err != nil {

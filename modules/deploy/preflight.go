@@ -100,6 +100,15 @@ func (p *preflight) find(ctx context.Context) error {
 // checkStatement refuses an artifact that differs from its statement, or whose
 // signer may not replace the application. No payload has been read then.
 func (p *preflight) checkStatement() error {
+	learn := p.e.Learn
+	if p.unlocked {
+		learn = nil
+	}
+	if learn != nil { // first: a list counts by its own signatures, also against this artifact
+		if err := learn.Revocations(p.h.Meta); err != nil {
+			return err
+		}
+	}
 	if err := p.h.CheckStatement(); err != nil {
 		return unfit("%w", err)
 	}
@@ -107,10 +116,15 @@ func (p *preflight) checkStatement() error {
 	if p.leader != nil {
 		trust = p.trust
 	}
-	if trust == nil {
+	if trust != nil {
+		if err := trust(p.h.Meta.ApplicationName, p.h.Statement); err != nil {
+			return err
+		}
+	}
+	if learn == nil {
 		return nil
 	}
-	return trust(p.h.Meta.ApplicationName, p.h.Statement)
+	return learn.Time(p.h.Meta.ApplicationName, p.h.Statement)
 }
 
 // checkWindows refuses an artifact that has to wait for a maintenance window. A Mender client

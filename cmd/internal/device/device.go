@@ -51,7 +51,7 @@ type Config struct {
 	DataRoot      string                 // data_root
 	Timeouts      deploy.Timeouts        // load_timeout, rollout_timeout
 	DeviceType    string                 // device_type_file
-	Signatures    Signatures             // artifact_verify_key, artifact_verify_keys, [[keys]], allow_unsigned, require_statement
+	Signatures    Signatures             // artifact_verify_key, artifact_verify_keys, [[keys]], allow_unsigned, require_statement, require_unexpired
 	RefuseOlder   bool                   // refuse_older
 	// CommitOnInstall makes an installation by hand with the Mender client final.
 	CommitOnInstall    bool // commit_on_install
@@ -205,6 +205,7 @@ func Load() (*Config, error) {
 		}
 	}
 	c.Signatures = readSignatures(f)
+	c.Signatures.Learnt = c.OpenStore().Trust
 	var broken error
 	c.Modules, broken = containermodules.Configured(filepath.Dir(name))
 	if err := f.RefuseUnknown("refuse_", "require"); err != nil {
@@ -309,6 +310,8 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		System:       c.system,
 		AppLocks:     c.Hooks.AppLocks,
 		Content:      &contentFetcher{c, log},
+		Learn:        &learning{c.Signatures, c.OpenStore(), log},
+		MayGoBack:    c.Signatures.MayGoBack,
 		Windows:      c.Windows.List,
 		ClockSet:     clockSet,
 		OverridesDir: c.Hooks.Overrides,

@@ -135,9 +135,14 @@ func TestSampleConfiguration(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, c.Warnings)
 	require.NoError(t, c.Signatures.Err)
-	require.Equal(t, []Key{{File: "/etc/mender/shop.pub", Applications: []string{"shop", "ci-*"}}}, c.Signatures.Keys)
+	want := []Key{{File: "/etc/mender/shop.pub", Applications: []string{"shop", "ci-*"}}}
+	for _, name := range []string{"anna", "bert", "carl"} {
+		want = append(want, Key{File: "/etc/mender/" + name + ".pub", Applications: []string{"*"}, Threshold: 2, Table: 2})
+	}
+	require.Equal(t, want, c.Signatures.Keys)
 	require.True(t, c.Signatures.Bound)
 	require.False(t, c.Signatures.RequireStatement)
+	require.False(t, c.Signatures.RequireUnexpired)
 	require.False(t, c.RefuseOlder)
 	_, err = load(t, "refuse_oldr = true")
 	require.ErrorContains(t, err, `unknown setting "refuse_oldr"`)

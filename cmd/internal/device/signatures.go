@@ -12,12 +12,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules/client"
+	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/submodules/config"
 )
 
@@ -32,11 +35,14 @@ const (
 )
 
 // signatureArrays are the settings that may be arrays.
-var signatureArrays = []string{"artifact_verify_keys", "keys", "keys.applications"}
+var signatureArrays = []string{"artifact_verify_keys", "keys", "keys.applications", "keys.files"}
 
 // Key is a public key file and the applications it may sign for.
 type Key struct {
 	File string
+	// Threshold is how many different keys of the same table of [[keys]] must have signed a
+	// statement, and Table the number of that table; both are 0 where one key is enough.
+	Threshold, Table int
 	// Applications are the patterns of names that the key is bound to; "*"
 	// stands for any characters. Without patterns the key may sign for each
 	// application that no other key is bound to.
@@ -50,12 +56,19 @@ type Signatures struct {
 	Keys             []Key
 	AllowUnsigned    bool // allow_unsigned
 	RequireStatement bool // require_statement
+	RequireUnexpired bool // require_unexpired
 	// Bound: there is a table [[keys]], even if it is broken.
 	Bound bool
 	// Err is an error in these settings. If it is set, an installation that checks
 	// signatures must stop. So must the update module if it needs the keys: with
 	// RequireStatement or Bound.
 	Err error
+	// Learnt is what the device has learnt from signed texts; nil: nothing.
+	Learnt func() (store.Trust, error)
+	// Now is the machine's clock; nil is time.Now.
+	Now func() time.Time
+	// ClockSet says whether the clock is right; nil is hold.ClockSet.
+	ClockSet func() bool
 }
 
 // readSignatures reads the settings.
@@ -63,11 +76,15 @@ func readSignatures(f *config.File) (s Signatures) {
 	tables, tablesErr := f.Tables("keys")
 	s.Bound = len(tables) > 0 || tablesErr != nil
 	fail := func(err error) Signatures {
-		return Signatures{Err: err, RequireStatement: s.RequireStatement, Bound: s.Bound}
+		return Signatures{Err: err, RequireStatement: s.RequireStatement, RequireUnexpired: s.RequireUnexpired, Bound: s.Bound}
 	}
 	var err error
 	if s.RequireStatement, err = f.Bool(false, "require_statement"); err != nil {
 		s.RequireStatement = true
+		return fail(err)
+	}
+	if s.RequireUnexpired, err = f.Bool(false, "require_unexpired"); err != nil {
+		s.RequireUnexpired = true
 		return fail(err)
 	}
 	if tablesErr != nil {
@@ -84,11 +101,11 @@ func readSignatures(f *config.File) (s Signatures) {
 		s.Keys = append(s.Keys, Key{File: file})
 	}
 	for i, t := range tables {
-		k := Key{File: t.String("", "file"), Applications: t.Strings("applications")}
-		if err := k.check(t); err != nil {
+		keys, err := tableOfKeys(t, i+1)
+		if err != nil {
 			return fail(fmt.Errorf("[[keys]] number %d: %w", i+1, err))
 		}
-		s.Keys = append(s.Keys, k)
+		s.Keys = append(s.Keys, keys...)
 	}
 	conf := f.String(menderConf, "mender_conf")
 	if err := f.RefuseUnknown("artifact", "key", "allow_"); err != nil {
@@ -110,22 +127,44 @@ func readSignatures(f *config.File) (s Signatures) {
 	return s
 }
 
-func (k Key) check(t *config.File) error {
-	if err := t.RefuseUnknown(""); err != nil {
-		return err
+// tableOfKeys reads a table of [[keys]].
+func tableOfKeys(t *config.File, number int) (keys []Key, err error) {
+	files, applications := t.Strings("files"), t.Strings("applications")
+	if file := t.String("", "file"); file != "" {
+		files = append(files, file)
 	}
-	if k.File == "" {
-		return errors.New("file is not set")
+	threshold, err := t.Int(1, "threshold")
+	if err == nil {
+		err = t.RefuseUnknown("")
 	}
-	if len(k.Applications) == 0 {
-		return errors.New(`applications is not set; ["*"] is all of them`)
+	if err != nil {
+		return nil, err
 	}
-	for _, pattern := range k.Applications {
+	if len(files) == 0 {
+		return nil, errors.New("file is not set")
+	}
+	if len(applications) == 0 {
+		return nil, errors.New(`applications is not set; ["*"] is all of them`)
+	}
+	for _, pattern := range applications {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
-			return fmt.Errorf("applications: %q is not a pattern", pattern)
+			return nil, fmt.Errorf("applications: %q is not a pattern", pattern)
 		}
 	}
-	return nil
+	if threshold < 1 || threshold > int64(len(files)) {
+		return nil, fmt.Errorf("threshold is %d, and there are %d keys in files", threshold, len(files))
+	}
+	if threshold > statement.MaxSignatures {
+		return nil, fmt.Errorf("threshold is %d, and a statement has at most %d signatures", threshold, statement.MaxSignatures)
+	}
+	for _, file := range files {
+		k := Key{File: file, Applications: applications}
+		if threshold > 1 {
+			k.Threshold, k.Table = int(threshold), number
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
 }
 
 // menderKeys returns the files that ArtifactVerifyKey and ArtifactVerifyKeys
@@ -188,7 +227,14 @@ func (c *Config) MenderKeys() (keys []Key, err error) {
 // Trusted is a key that has been read.
 type Trusted struct {
 	Key
-	Public crypto.PublicKey
+	Public  crypto.PublicKey
+	Revoked bool // it no longer counts; see Signatures.Read
+}
+
+// is reports whether it is that key.
+func (k Trusted) is(public crypto.PublicKey) bool {
+	own, ok := k.Public.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && public != nil && own.Equal(public)
 }
 
 // ReadKeys reads the files of keys. A key that cannot be read is an error: the
@@ -211,16 +257,18 @@ func ReadKeys(keys []Key) (list []Trusted, err error) {
 // MayReplace returns a client.ErrRefused unless signer is one of the keys and
 // may sign for the application.
 func MayReplace(keys []Trusted, signer crypto.PublicKey, application string) error {
-	bound := slices.ContainsFunc(keys, func(k Trusted) bool { return k.boundTo(application) })
 	var own []Trusted
 	for _, k := range keys {
-		if public, ok := k.Public.(interface{ Equal(crypto.PublicKey) bool }); ok && public.Equal(signer) {
+		if k.is(signer) {
 			own = append(own, k)
 		}
 	}
 	var may []string
 	for _, k := range own {
-		if k.boundTo(application) || len(k.Applications) == 0 && !bound {
+		if k.Revoked {
+			return revoked(k)
+		}
+		if maySign(keys, k, application) {
 			return nil
 		}
 		may = append(may, k.Applications...)
@@ -301,16 +349,49 @@ func (r Reach) outside(application string) string {
 	return ""
 }
 
-// within returns a client.ErrRefused if the key that signed an artifact is bound to
-// applications and the artifact does something beside its own.
-func within(keys []Trusted, signer crypto.PublicKey, application string, r Reach) error {
+// maySign reports whether a key may sign for an application.
+func maySign(keys []Trusted, k Trusted, application string) bool {
+	if len(k.Applications) > 0 {
+		return k.boundTo(application)
+	}
+	return !slices.ContainsFunc(keys, func(k Trusted) bool { return k.boundTo(application) })
+}
+
+// forAll reports whether a key may sign for everything, not for some applications alone.
+func (k Key) forAll() bool { return len(k.Applications) == 0 || slices.Contains(k.Applications, "*") }
+
+// count is how many different keys of a key's table have signed, without revoked ones.
+func count(keys []Trusted, of Trusted, signed func(crypto.PublicKey) bool) (n int) {
+	var seen []Trusted
 	for _, k := range keys {
-		if public, ok := k.Public.(interface{ Equal(crypto.PublicKey) bool }); !ok || !public.Equal(signer) {
+		if k.Table != of.Table || k.Revoked || !signed(k.Public) ||
+			slices.ContainsFunc(seen, func(s Trusted) bool { return s.is(k.Public) }) {
 			continue
 		}
-		if len(k.Applications) == 0 || slices.Contains(k.Applications, "*") {
-			return nil
+		seen = append(seen, k)
+	}
+	return len(seen)
+}
+
+// enough returns a key that signed, if enough keys of its table did; nil for none.
+func enough(keys []Trusted, signed func(crypto.PublicKey) bool, may func(Trusted) bool) *Trusted {
+	for i, k := range keys {
+		if may(k) && !k.Revoked && signed(k.Public) && (k.Threshold == 0 || count(keys, k, signed) >= k.Threshold) {
+			return &keys[i]
 		}
+	}
+	return nil
+}
+
+func revoked(k Trusted) error {
+	return fmt.Errorf("%w: the key %s is revoked: have the release signed with another key", client.ErrRefused, filepath.Clean(k.File))
+}
+
+// within returns a client.ErrRefused if the keys that signed an artifact are bound to
+// applications and the artifact does something beside its own.
+func within(keys []Trusted, signed func(crypto.PublicKey) bool, application string, r Reach) error {
+	if enough(keys, signed, func(k Trusted) bool { return k.forAll() }) != nil {
+		return nil
 	}
 	if r.Err != nil {
 		return fmt.Errorf("%w: what the artifact provides is not known: %w", client.ErrRefused, r.Err)
@@ -321,13 +402,25 @@ func within(keys []Trusted, signer crypto.PublicKey, application string, r Reach
 	return nil
 }
 
+// by says of each key whether it made one of the signatures: of the artifact, or of the
+// statement in it.
+func by(artifactSigner crypto.PublicKey, st *statement.Signed) func(crypto.PublicKey) bool {
+	return func(key crypto.PublicKey) bool {
+		return Trusted{Public: key}.is(artifactSigner) || st != nil && st.SignedBy(key)
+	}
+}
+
 // MayInstall returns a client.ErrRefused unless the signer of an artifact is one of the keys,
 // may sign for the application, and may do what else the artifact does.
 func MayInstall(keys []Trusted, h *mender.Header, application string) error {
 	if err := MayReplace(keys, h.SignedBy, application); err != nil {
 		return err
 	}
-	return within(keys, h.SignedBy, application, ReachOf(h))
+	var st *statement.Signed
+	if meta, _, err := artifact.ParseMetadata(h.MetaData); err == nil && meta.Statement != nil {
+		st, _ = statement.Parse(meta.Statement) // the check of the statement says what is wrong
+	}
+	return within(keys, by(h.SignedBy, st), application, ReachOf(h))
 }
 
 // TrustWithin is Trust, and refuses an artifact that does beside its payload what its
@@ -342,72 +435,122 @@ func (s Signatures) TrustWithin(artifactSigner string, r Reach) func(application
 		if err != nil || !s.Bound {
 			return err
 		}
-		keys, err := ReadKeys(s.Keys)
+		keys, err := s.Read(s.Keys)
 		if err != nil {
 			return fmt.Errorf("%w: %w", ErrUsage, err)
 		}
-		if key, err := mender.LoadPublicKey([]byte(artifactSigner)); artifactSigner != "" && err == nil {
-			return within(keys, key, application, r)
+		var signer crypto.PublicKey
+		if artifactSigner != "" {
+			if signer, err = mender.LoadPublicKey([]byte(artifactSigner)); err != nil {
+				return fmt.Errorf("%w: %w", ErrUsage, err)
+			}
 		}
-		k, err := StatementKey(keys, application, st)
-		if err != nil {
-			return err
-		}
-		return within(keys, k.Public, application, r)
+		return within(keys, by(signer, st), application, r)
 	}
 }
 
 // Trust returns the check that the update module makes before it reads a payload:
-// whether the signer of a statement may replace the application. artifactSigner
-// is the key, in PEM, that mender-app verified the artifact's signature with; ""
-// under the Mender client, which does not pass the signature on.
+// whether the signers of a statement may replace the application, and whether it has
+// expired. artifactSigner is the key, in PEM, that mender-app verified the artifact's
+// signature with; "" under the Mender client, which does not pass the signature on.
 //
 // require_statement demands a statement. So does [[keys]], unless mender-app has
 // verified the artifact itself. A statement must be signed by a key that may sign
-// for the application, or by the artifact's signer. Without any key it is not
-// checked.
+// for the application, or by the artifact's signer; by as many keys as a threshold says.
+// Without any key it is not checked.
 func (s Signatures) Trust(artifactSigner string) func(application string, st *statement.Signed) error {
 	return func(application string, st *statement.Signed) error {
-		demanded := s.RequireStatement || s.Bound
-		keys, err := ReadKeys(s.Keys)
-		if s.Err != nil {
-			err = s.Err
+		if err := s.signers(artifactSigner, application, st); err != nil {
+			return err
 		}
-		switch {
-		case err != nil && demanded:
-			return fmt.Errorf("%w: %w", ErrUsage, err)
-		case st == nil && s.RequireStatement:
-			return fmt.Errorf("%w: the artifact has no signed statement, but require_statement is set: make it with app-gen --key", client.ErrRefused)
-		case st == nil && s.Bound && artifactSigner == "":
-			return fmt.Errorf("%w: the artifact has no signed statement, but keys are bound to applications ([[keys]]): make it with app-gen --key", client.ErrRefused)
-		case st == nil:
-			return nil
-		case artifactSigner != "":
-			if key, err := mender.LoadPublicKey([]byte(artifactSigner)); err == nil && st.SignedBy(key) {
-				return nil
-			}
-		}
-		if len(keys) == 0 {
-			if s.RequireStatement {
-				return fmt.Errorf("%w: require_statement is set, but there is no public key to verify the statement: set artifact_verify_key", ErrUsage)
-			}
-			return nil
-		}
-		_, err = StatementKey(keys, application, st)
-		return err
+		return s.unexpired(application, st)
 	}
 }
 
-// StatementKey returns the key that signed a statement and may sign for the
-// application. Without one the error is a client.ErrRefused.
+func (s Signatures) signers(artifactSigner, application string, st *statement.Signed) error {
+	if _, err := s.revocations(); err != nil && len(s.Keys) > 0 {
+		return fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	demanded := s.RequireStatement || s.RequireUnexpired || s.Bound
+	keys, err := s.Read(s.Keys)
+	if s.Err != nil {
+		err = s.Err
+	}
+	switch {
+	case err != nil && demanded:
+		return fmt.Errorf("%w: %w", ErrUsage, err)
+	case st == nil && s.RequireStatement:
+		return fmt.Errorf("%w: the artifact has no signed statement, but require_statement is set: make it with app-gen --key", client.ErrRefused)
+	case st == nil && s.Bound && artifactSigner == "":
+		return fmt.Errorf("%w: the artifact has no signed statement, but keys are bound to applications ([[keys]]): make it with app-gen --key", client.ErrRefused)
+	}
+	if artifactSigner != "" {
+		if key, err := mender.LoadPublicKey([]byte(artifactSigner)); err == nil {
+			if done, err := s.artifactSigner(keys, key, application, st); done || err != nil {
+				return err
+			}
+		}
+	}
+	if st == nil {
+		return nil
+	}
+	if err := s.counts(st); err != nil {
+		return err
+	}
+	if len(keys) == 0 {
+		if s.RequireStatement || s.RequireUnexpired {
+			return fmt.Errorf("%w: a signed statement is required, but there is no public key to verify it: set artifact_verify_key", ErrUsage)
+		}
+		return nil
+	}
+	_, err = StatementKey(keys, application, st)
+	return err
+}
+
+// artifactSigner judges the key that signed the artifact itself; done says that nobody else
+// need have signed.
+func (s Signatures) artifactSigner(keys []Trusted, signer crypto.PublicKey, application string, st *statement.Signed) (done bool, err error) {
+	marked, err := s.mark([]Trusted{{Key: Key{File: "that signed it"}, Public: signer}})
+	if err != nil {
+		return false, fmt.Errorf("%w: %w", ErrUsage, err)
+	}
+	if marked[0].Revoked {
+		return false, revoked(marked[0])
+	}
+	own := slices.DeleteFunc(slices.Clone(keys), func(k Trusted) bool { return !k.is(signer) || !maySign(keys, k, application) })
+	alone := len(own) == 0 || slices.ContainsFunc(own, func(k Trusted) bool { return k.Threshold == 0 })
+	switch {
+	case st == nil && !alone:
+		return false, fmt.Errorf("%w: the artifact has no signed statement, and %d keys must sign one (threshold of [[keys]]): make it with app-gen --key, and add signatures with app-gen sign",
+			client.ErrRefused, own[0].Threshold)
+	case st == nil:
+		return true, nil
+	}
+	if err := s.counts(st); err != nil {
+		return false, err
+	}
+	return alone && st.SignedBy(signer), nil
+}
+
+// StatementKey returns a key that signed a statement and may sign for the application, if
+// enough keys did. Otherwise the error is a client.ErrRefused.
 func StatementKey(keys []Trusted, application string, st *statement.Signed) (*Trusted, error) {
+	if k := enough(keys, st.SignedBy, func(k Trusted) bool { return maySign(keys, k, application) }); k != nil {
+		return k, nil
+	}
 	err := fmt.Errorf("%w: %w: no trusted key signed it", client.ErrRefused, statement.ErrStatement)
-	for i, k := range keys {
+	for _, k := range keys {
 		if !st.SignedBy(k.Public) {
 			continue
 		}
-		if err = MayReplace(keys, k.Public, application); err == nil {
-			return &keys[i], nil
+		if err = MayReplace(keys, k.Public, application); err != nil {
+			continue
+		}
+		for _, own := range keys {
+			if own.is(k.Public) && maySign(keys, own, application) {
+				return nil, fmt.Errorf("%w: %w: %d of the keys of [[keys]] number %d signed it, and %d must: add a signature with app-gen sign",
+					client.ErrRefused, statement.ErrStatement, count(keys, own, st.SignedBy), own.Table, own.Threshold)
+			}
 		}
 	}
 	return nil, err

@@ -81,7 +81,7 @@ func (s *stagedArtifacts) Open(application, artifactName string) (*deploy.Staged
 	if err != nil {
 		return nil, err
 	}
-	keys, err := ReadKeys(s.c.Signatures.Keys)
+	keys, err := s.c.Signatures.Read(s.c.Signatures.Keys)
 	if err = errors.Join(s.c.Signatures.Err, err); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUsage, err)
 	}

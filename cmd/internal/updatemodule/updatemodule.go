@@ -49,6 +49,7 @@ names. TOML (persistent_store = "/data/mender-app") or shell assignments
   commit_on_install  with "mender install", commit at once [false]
   keep               older releases kept after a commit [1]
   require_statement  refuse an artifact without a signed statement [false]
+  require_unexpired  refuse an artifact whose statement has expired [false]
   refuse_older       refuse an older version than the installed one [false]
   platform           the machine's platforms, if the kernel's are wrong; or "any"
   data_root          the engine's data, for the check of free space, if the
