@@ -58,6 +58,7 @@ func (r *run) checkFeatures(p *plan) error {
 		{deltas, delta.FeatureLZ, "deltas", over},
 		{several, artifact.FeatureVariants, "images in several variants", "name one base for each image, without --full-fallback; --split makes an artifact for each"},
 		{r.policy != nil, artifact.FeaturePolicy, "a policy", "leave app.toml out"},
+		{!r.Artifact.Expiry.Expires.IsZero(), artifact.FeatureExpiry, "an expiry", "leave --expires out"},
 		{len(r.Application.EncryptTo) > 0, artifact.FeatureSecrets, "encrypted secrets", "leave --encrypt-secrets-to out"},
 		{len(p.files) > 0 && (deltas || r.policy != nil), artifact.FeatureFiles, "files beside deltas or a policy", "leave --component out"},
 	} {

@@ -299,7 +299,9 @@ type inputs struct {
 	Images                               []inputImage
 	Files                                []inputFile
 	DeepDelta, FilesOnly, Fallback, Skip bool
-	Effort                               string `json:",omitempty"`
+	Effort                               string        `json:",omitempty"`
+	Expires                              string        `json:",omitempty"`
+	Revocations                          digest.Digest `json:",omitempty"`
 	OnDevice                             []string
 	Budgets                              []string
 }
@@ -333,6 +335,10 @@ func (r *run) madeFrom(images []foundImage, used *manifests.Found) (*artifact.Ma
 		Reboot: app.Reboot, Env: app.Env, Policy: r.policy, Recipients: r.recipients.Names,
 		DeepDelta: r.Images.DeepDelta, FilesOnly: r.Images.FilesOnly, Fallback: r.Images.Fallback, Skip: r.Images.Skip,
 		OnDevice: r.Images.OnDevice,
+	}
+	in.Expires = a.Expiry.Text
+	if a.Revocations != nil {
+		in.Revocations = digest.Of(a.Revocations)
 	}
 	switch {
 	case r.Images.Fast:

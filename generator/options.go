@@ -98,6 +98,8 @@ type Artifact struct {
 	NoAutoDepends bool // do not depend on the version of the application that the bases are from
 	Scripts       []mender.Script
 	Signing       Signing
+	Expiry        Expiry
+	Revocations   []byte // a list as statement.SignRevocations returns it; nil for none
 	Compression   mender.Compression
 	Reader        string // ReaderShellModule, or "" for mender-app
 	// ForVersion is the oldest version of mender-app that devices have, or the features
@@ -112,6 +114,13 @@ const ReaderShellModule = "shell-module"
 
 // Readers are what an artifact can be made for, beside mender-app.
 var Readers = []string{ReaderShellModule}
+
+// Expiry says until when devices may install a release, if they ask. It is in the
+// statement, so somebody has to sign.
+type Expiry struct {
+	Text            string // as it was asked for: two artifacts with the same are made from the same
+	Issued, Expires time.Time
+}
 
 // Signing says who signs the artifact and the statement about the application:
 // Key, or Sign with a key that is elsewhere;

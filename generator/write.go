@@ -180,6 +180,11 @@ func (r *run) metadata(p *plan, out *payload, reach *statement.Reach) ([]byte, e
 		about.Reach = reach
 		m.Requires = append(m.Requires, artifact.FeatureReach)
 	}
+	if e := r.Artifact.Expiry; !e.Expires.IsZero() {
+		about.Issued, about.Expires = e.Issued, e.Expires
+		m.Requires = append(m.Requires, artifact.FeatureExpiry)
+	}
+	m.Revocations = r.Artifact.Revocations
 	if err := r.checkRequired(m.Requires); err != nil {
 		return nil, err
 	}

@@ -92,6 +92,7 @@ type genFlags struct {
 	keyFile     string   // or the URI of a key in a token
 	signCommand string
 	publicKey   string
+	revocations string // file
 	compression string
 	budgets     []string
 	fetched     string // directory for releases that are not here
@@ -169,6 +170,8 @@ func generateCommand() *cobra.Command {
 	addMenderFlags(fl, f, &f.provides, &f.depends, &f.scripts)
 	fl.StringVar(&f.signCommand, "sign-command", "", "program that signs instead of --key: it reads the SHA-256 digest from standard input and prints the signature")
 	fl.StringVar(&f.publicKey, "public-key", "", "PEM file of the public key that must match the signature of --sign-command or of a token")
+	fl.StringVar(&f.o.Artifact.Expiry.Text, "expires", "", "until when devices may install it, if they ask: 90d, 36h, a date or a time; the key signs it")
+	fl.StringVar(&f.revocations, "revocations", "", "list of app-gen revoke that the artifact brings to devices")
 	fl.StringVar(&f.o.Build.SBOM, "sbom", "", "file to write with the packages in the images (CycloneDX 1.6, JSON)")
 	fl.StringVar(&f.o.Build.Provenance, "provenance", "", "file to write with the digests of images, bases and manifests (in-toto statement, SLSA provenance v1)")
 	fl.BoolVar(&f.o.Artifact.NoAutoDepends, "no-depends", false, "do not depend on the application version of CURRENT")
@@ -428,6 +431,9 @@ func (f *genFlags) resolve(ctx context.Context) error {
 		return &usageError{text: fmt.Sprintf("unknown compression %q", f.compression), hint: "none, gzip, lzma or zstd"}
 	}
 	if f.o.Artifact.Signing, err = f.signing(ctx); err != nil {
+		return err
+	}
+	if err := errors.Join(f.expiry(), f.readRevocations()); err != nil {
 		return err
 	}
 	if f.o.Build.ModTime, err = epoch(); err != nil {

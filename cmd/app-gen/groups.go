@@ -13,7 +13,7 @@ import (
 var optionGroups = []struct{ name, options string }{
 	{"Everyday", "application-name application-version artifact-name device-type platform orchestrator manifests-dir output-path image fast best dry-run replace strict quiet json"},
 	{"Bases", "base bases-from last require-base split content full-fallback no-depends files-only decode-budget for-version for"},
-	{"Signing and secrets", "key sign-command public-key encrypt-secrets-to plain-secret"},
+	{"Signing and secrets", "key sign-command public-key expires revocations encrypt-secrets-to plain-secret"},
 	{"Reports", "sbom provenance"},
 	{"Compose", "compose-file profile env-file env-from-host compose-version"},
 	{"Kubernetes", "k8s-ctr-address k8s-namespace values"},

@@ -71,7 +71,7 @@ func rootCommand() *cobra.Command {
 	root.SilenceUsage = true
 	root.CompletionOptions.HiddenDefaultCmd = false
 	root.SetFlagErrorFunc(flagError)
-	root.AddCommand(initCommand(), releaseCommand(), releasesCommand(), byReferenceCommand(), mirrorCommand(), fleetCommand(), inspectCommand(), diffCommand(), deltaCommand(), tryCommand(), manCommand())
+	root.AddCommand(initCommand(), releaseCommand(), releasesCommand(), byReferenceCommand(), mirrorCommand(), fleetCommand(), signCommand(), revokeCommand(), inspectCommand(), diffCommand(), deltaCommand(), tryCommand(), manCommand())
 	groupOptions(root)
 	addCompletions(root)
 	usage.RefuseUnknown(root, func(c *cobra.Command, text, hint string) error {
