@@ -3,7 +3,6 @@ package mender
 import (
 	"archive/tar"
 	"bytes"
-	"compress/gzip"
 	"crypto"
 	"crypto/sha256"
 	"encoding/base64"
@@ -15,6 +14,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/mender-app/mender-app/artifact/digest"

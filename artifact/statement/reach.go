@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/digest"
@@ -77,33 +78,44 @@ func sorted(list []string) []string {
 // nothing else. The artifact may be for fewer devices than the statement says: it may ask
 // for more, and never for less.
 func (r *Reach) Covers(have *Reach) error {
-	differs := func(what, key string) error {
-		return fmt.Errorf("%w: %s %q is not what it says", ErrStatement, what, clip.Text(key))
+	does, asks := r.lists()
+	haveDoes, haveAsks := have.lists()
+	for _, pair := range [][2]map[string]string{{does, haveDoes}, {haveDoes, does}} {
+		for _, what := range slices.Sorted(maps.Keys(pair[0])) {
+			if v, ok := pair[1][what]; !ok || v != pair[0][what] {
+				return differs(what)
+			}
+		}
 	}
-	if key, ok := difference(r.Provides, have.Provides); !ok {
-		return differs("the artifact's provides", key)
-	}
-	if key, ok := difference(r.Scripts, have.Scripts); !ok {
-		return differs("the artifact's state script", key)
-	}
-	switch {
-	case !slices.Equal(sorted(r.Clears), sorted(have.Clears)):
-		return differs("what the artifact clears,", fmt.Sprint(have.Clears))
-	case r.Group != have.Group:
-		return differs("the artifact group", have.Group)
-	case !narrower(have.DeviceTypes, r.DeviceTypes):
-		return differs("the artifact's device types", fmt.Sprint(have.DeviceTypes))
-	case !narrower(have.DependsNames, r.DependsNames):
-		return differs("the name that the artifact depends on,", fmt.Sprint(have.DependsNames))
-	case !narrower(have.DependsGroups, r.DependsGroups):
-		return differs("the group that the artifact depends on,", fmt.Sprint(have.DependsGroups))
-	}
-	for _, key := range slices.Sorted(maps.Keys(r.Depends)) {
-		if !narrower(have.Depends[key], r.Depends[key]) {
-			return differs("the artifact's depends", key)
+	for _, what := range slices.Sorted(maps.Keys(asks)) {
+		if !narrower(haveAsks[what], asks[what]) {
+			return differs(what)
 		}
 	}
 	return nil
+}
+
+func differs(what string) error {
+	return fmt.Errorf("%w: the artifact's %s is not what it says", ErrStatement, clip.Text(what))
+}
+
+// lists are what an artifact does, which must be the same, and what a device must have.
+func (r *Reach) lists() (does map[string]string, asks map[string][]string) {
+	does = map[string]string{"group " + strconv.Quote(r.Group): ""}
+	asks = map[string][]string{"device types": r.DeviceTypes, "name to depend on": r.DependsNames, "group to depend on": r.DependsGroups}
+	for k, v := range r.Provides {
+		does["provides "+strconv.Quote(k)] = v
+	}
+	for _, pattern := range r.Clears {
+		does["clears "+strconv.Quote(pattern)] = ""
+	}
+	for name, sum := range r.Scripts {
+		does["state script "+strconv.Quote(name)] = string(sum)
+	}
+	for k, v := range r.Depends {
+		asks["depends "+strconv.Quote(k)] = v
+	}
+	return does, asks
 }
 
 // narrower reports whether a device that has one of the values have also has one of said.
@@ -112,22 +124,10 @@ func narrower(have, said []string) bool {
 	if len(said) == 0 {
 		return true
 	}
-	return len(have) > 0 && !slices.ContainsFunc(have, func(v string) bool { return !slices.Contains(said, v) })
-}
-
-// difference returns the first key whose values differ.
-func difference[V comparable](a, b map[string]V) (key string, same bool) {
-	all := maps.Clone(a)
-	if all == nil {
-		all = map[string]V{}
-	}
-	maps.Copy(all, b)
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		va, ina := a[key]
-		vb, inb := b[key]
-		if ina != inb || va != vb {
-			return key, false
+	for _, v := range have {
+		if !slices.Contains(said, v) {
+			return false
 		}
 	}
-	return "", true
+	return len(have) > 0
 }

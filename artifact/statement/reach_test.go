@@ -49,7 +49,7 @@ func TestReachCovers(t *testing.T) {
 		"clears more":                   {func(h *mender.Header) { h.ClearsProvides = append(h.ClearsProvides, "*") }, "clears"},
 		"clears less":                   {func(h *mender.Header) { h.ClearsProvides = h.ClearsProvides[1:] }, "clears"},
 		"clears, in another order":      {func(h *mender.Header) { h.ClearsProvides = []string{"a.*", "data-partition.shop.*"} }, ""},
-		"another group":                 {func(h *mender.Header) { h.Group = "all" }, `group "all"`},
+		"another group":                 {func(h *mender.Header) { h.Group = "all" }, `group "`},
 		"no group":                      {func(h *mender.Header) { h.Group = "" }, "group"},
 		"more device types":             {func(h *mender.Header) { h.DeviceTypes = append(h.DeviceTypes, "c") }, "device types"},
 		"fewer device types":            {func(h *mender.Header) { h.DeviceTypes = []string{"a"} }, ""},
@@ -60,9 +60,9 @@ func TestReachCovers(t *testing.T) {
 		"depends on more": {func(h *mender.Header) {
 			h.Depends = map[string][]string{"rootfs-image.version": {"5"}, "data-partition.shop.version": {"1"}}
 		}, ""},
-		"another name":      {func(h *mender.Header) { h.DependsNames = []string{"z"} }, "name that"},
-		"no name":           {func(h *mender.Header) { h.DependsNames = nil }, "name that"},
-		"no group to be in": {func(h *mender.Header) { h.DependsGroups = nil }, "group that"},
+		"another name":      {func(h *mender.Header) { h.DependsNames = []string{"z"} }, "name to depend on"},
+		"no name":           {func(h *mender.Header) { h.DependsNames = nil }, "name to depend on"},
+		"no group to be in": {func(h *mender.Header) { h.DependsGroups = nil }, "group to depend on"},
 		"another script":    {func(h *mender.Header) { h.ScriptSums = map[string]digest.Digest{h.Scripts[0]: sum("evil")} }, `script "ArtifactInstall_Enter_00"`},
 		"one script more":   {func(h *mender.Header) { h.Scripts = append(h.Scripts, "ArtifactCommit_Enter_00") }, `script "ArtifactCommit_Enter_00"`},
 		"no script":         {func(h *mender.Header) { h.Scripts = nil }, `script "ArtifactInstall_Enter_00"`},

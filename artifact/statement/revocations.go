@@ -1,7 +1,6 @@
 package statement
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,7 +10,6 @@ import (
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/mender"
-	"github.com/mender-app/mender-app/artifact/strictjson"
 )
 
 // RevocationsType is the type of a list of revocations in its envelope.
@@ -36,9 +34,11 @@ func (r *Revocations) check() error {
 	if r.Version < 1 {
 		return fmt.Errorf("version %d: the first one is 1", r.Version)
 	}
-	for _, d := range slices.Concat(r.Keys, r.Statements) {
-		if !d.Valid() {
-			return fmt.Errorf("malformed digest %q", clip.Text(string(d)))
+	for _, list := range [][]digest.Digest{r.Keys, r.Statements} {
+		for _, d := range list {
+			if !d.Valid() {
+				return fmt.Errorf("malformed digest %q", clip.Text(string(d)))
+			}
 		}
 	}
 	return nil
@@ -80,12 +80,7 @@ func ParseRevocations(b []byte) (*SignedRevocations, error) {
 	if err := r.open(b, artifact.MaxRevocations, RevocationsType); err != nil {
 		return nil, fmt.Errorf("revocations: %w", err)
 	}
-	err := strictjson.Unmarshal(r.Payload, &r.Revocations)
-	if err == nil {
-		d := json.NewDecoder(bytes.NewReader(r.Payload))
-		d.DisallowUnknownFields()
-		err = d.Decode(new(Revocations))
-	}
+	err := known(r.Payload, &r.Revocations, new(Revocations))
 	if err == nil {
 		err = r.check()
 	}

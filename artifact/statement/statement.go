@@ -85,12 +85,7 @@ func (s *Statement) Encode() ([]byte, error) {
 // could not check the release against it.
 func decode(b []byte) (*Statement, error) {
 	s := new(Statement)
-	if err := strictjson.Unmarshal(b, s); err != nil {
-		return nil, err
-	}
-	d := json.NewDecoder(bytes.NewReader(b))
-	d.DisallowUnknownFields()
-	if err := d.Decode(new(Statement)); err != nil {
+	if err := known(b, s, new(Statement)); err != nil {
 		return nil, err
 	}
 	if err := names.CheckNew(s.Application); err != nil {
@@ -103,6 +98,17 @@ func decode(b []byte) (*Statement, error) {
 		return nil, errors.New("it expires before it was issued, or has only one of issued and expires")
 	}
 	return s, nil
+}
+
+// known reads a payload into v as strictly as strictjson does, and refuses a field that
+// again, another value of the type, does not have.
+func known(b []byte, v, again any) error {
+	if err := strictjson.Unmarshal(b, v); err != nil {
+		return err
+	}
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.DisallowUnknownFields()
+	return d.Decode(again)
 }
 
 // Check returns an ErrStatement unless the statement is about the release that

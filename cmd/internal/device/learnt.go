@@ -196,10 +196,13 @@ func (s Signatures) LearnRevocations(st *store.Store, m *artifact.Metadata, log 
 	if m.Revocations == nil {
 		return nil
 	}
+	ignored := func(why error) error {
+		log.Warn("the artifact's list of revocations is not used", "error", why)
+		return nil
+	}
 	list, err := statement.ParseRevocations(m.Revocations)
 	if err != nil {
-		log.Warn("the artifact's list of revocations is not used", "error", err)
-		return nil
+		return ignored(err)
 	}
 	t, err := st.Trust()
 	if err != nil {
@@ -211,18 +214,16 @@ func (s Signatures) LearnRevocations(st *store.Store, m *artifact.Metadata, log 
 	}
 	keys, err := s.Read(s.Keys)
 	if err = cmp.Or(s.Err, err); err != nil {
-		log.Warn("the artifact's list of revocations is not used", "error", err)
-		return nil
+		return ignored(err)
 	}
 	if enough(keys, list.SignedBy, func(k Trusted) bool { return rules(keys, k) }) == nil {
-		log.Warn("the artifact's list of revocations is not used: keys for all applications have to sign it", "version", list.Version)
-		return nil
+		return ignored(errors.New("keys for all applications have to sign it"))
 	}
 	t.Revocations = m.Revocations
 	if err := st.PutTrust(t); err != nil {
 		return err
 	}
-	log.Info("keys or releases are revoked", "version", list.Version, "keys", len(list.Keys), "statements", len(list.Statements))
+	log.Info("keys or releases are revoked", "version", list.Version)
 	return nil
 }
 

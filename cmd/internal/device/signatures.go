@@ -517,12 +517,17 @@ func (s Signatures) artifactSigner(keys []Trusted, signer crypto.PublicKey, appl
 	if marked[0].Revoked {
 		return false, revoked(marked[0])
 	}
-	own := slices.DeleteFunc(slices.Clone(keys), func(k Trusted) bool { return !k.is(signer) || !maySign(keys, k, application) })
-	alone := len(own) == 0 || slices.ContainsFunc(own, func(k Trusted) bool { return k.Threshold == 0 })
+	threshold, alone := 0, false
+	for _, k := range keys {
+		if k.is(signer) && maySign(keys, k, application) {
+			threshold, alone = k.Threshold, alone || k.Threshold == 0
+		}
+	}
+	alone = alone || threshold == 0
 	switch {
 	case st == nil && !alone:
 		return false, fmt.Errorf("%w: the artifact has no signed statement, and %d keys must sign one (threshold of [[keys]]): make it with app-gen --key, and add signatures with app-gen sign",
-			client.ErrRefused, own[0].Threshold)
+			client.ErrRefused, threshold)
 	case st == nil:
 		return true, nil
 	}

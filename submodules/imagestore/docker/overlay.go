@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/klauspost/compress/gzip"
 	"github.com/vbatts/tar-split/tar/storage"
 
 	"github.com/mender-app/mender-app/artifact/digest"
