@@ -288,7 +288,9 @@ func (i *inspection) reach(ctx context.Context, dir string) {
 			i.Level, i.LevelFor, err = manifests.ComposeLevel(ctx, dir)
 		}
 	case manifests.K8s:
-		i.Reach, err = manifests.KubernetesReach(dir)
+		if i.Reach, err = manifests.KubernetesReach(dir); err == nil {
+			i.Level, i.LevelFor, err = manifests.KubernetesLevel(dir, i.meta.Env["K8S_NAMESPACE"])
+		}
 	default:
 		err = fmt.Errorf("the orchestrator %s is not one of ours", i.meta.Orchestrator)
 	}

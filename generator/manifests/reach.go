@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"path"
 	"slices"
@@ -12,6 +13,9 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 
 	"github.com/mender-app/mender-app/submodules/compose/rules"
+	"github.com/mender-app/mender-app/submodules/k8s/manifest"
+	"github.com/mender-app/mender-app/submodules/k8s/reach"
+	"github.com/mender-app/mender-app/submodules/level"
 )
 
 // Reach is what a service or pod can touch beyond its own containers and the
@@ -133,7 +137,7 @@ func shippedProject(ctx context.Context, dir string) (*composer, *types.Project,
 }
 
 // ComposeLevel returns the level that a device must give the application in dir, and for
-// what: see rules.Level.
+// what: see package level.
 func ComposeLevel(ctx context.Context, dir string) (level string, why []string, err error) {
 	c, project, err := shippedProject(ctx, dir)
 	if err != nil {
@@ -157,6 +161,25 @@ func ComposeLevel(ctx context.Context, dir string) (level string, why []string, 
 		}
 	}
 	return top.String(), why, nil
+}
+
+// KubernetesLevel is ComposeLevel for the manifests in dir, in a namespace; "" is the
+// device's choice.
+func KubernetesLevel(dir, namespace string) (top string, why []string, err error) {
+	objects, err := manifest.Read(dir, func(io.Reader) ([]byte, error) { return nil, nil }) // what is encrypted is the device's to judge
+	if err != nil {
+		return "", nil, deviceRefuses(err)
+	}
+	at := level.Confined
+	for _, n := range reach.Needs(objects, namespace) {
+		if n.Level > at {
+			at, why = n.Level, nil
+		}
+		if n.Level == at {
+			why = append(why, n.String())
+		}
+	}
+	return at.String(), why, nil
 }
 
 func (c *composer) containerReach(r *Reach, p *types.Project, s *types.ContainerSpec) {

@@ -338,8 +338,8 @@ func (s *session) checkVolumes(ctx context.Context, p *project) (differ []string
 			continue
 		case err != nil:
 			return nil, fmt.Errorf("volume %s: %w", m.Name, err)
-		case !s.back && s.set.level(s.req.App) < rules.Trusted && len(on.Options) > 0 && on.Options["type"] != "tmpfs":
-			return nil, invalid("the volume %s has options from an earlier release, which need the level trusted, and LEVEL in %s gives this application %s: give it another name", m.Name, confName, s.set.level(s.req.App))
+		case !s.back && s.set.levels.Of(s.req.App) < rules.Trusted && len(on.Options) > 0 && on.Options["type"] != "tmpfs":
+			return nil, invalid("the volume %s has options from an earlier release, which need the level trusted, and LEVEL in %s gives this application %s: give it another name", m.Name, confName, s.set.levels.Of(s.req.App))
 		}
 		if why := m.Differs(on); why != "" {
 			s.req.Logf("warning: the volume %s stays as it is, because to make it anew would lose its data: %s; for a new one, give it another name in the compose files", m.Name, why)

@@ -268,7 +268,7 @@ volumes: {data: {labels: {a: b}}}
 		"":                                         "",
 	} {
 		r.s.set.levels = strings.Fields(level)
-		require.NoError(t, checkLevels(r.s.set.levels))
+		require.NoError(t, r.s.set.levels.Check())
 		text("    user: \"1000\"")
 		_, err := r.read()
 		require.NoError(t, err, level)
@@ -281,7 +281,8 @@ volumes: {data: {labels: {a: b}}}
 		require.ErrorContains(t, err, says, level)
 	}
 	for _, bad := range []string{"privileged", "none", "confined trusted", ":trusted", "evil:", "../x:trusted"} {
-		require.Error(t, checkLevels(strings.Fields(bad)), bad)
+		r.s.set.levels = strings.Fields(bad)
+		require.Error(t, r.s.set.levels.Check(), bad)
 	}
 }
 

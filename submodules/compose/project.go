@@ -183,7 +183,7 @@ func (m model) rules() *rules.Model {
 // checkLevel refuses what an application may not reach on the device. A field that nobody
 // knows does not keep one from starting that was accepted before.
 func (s *session) checkLevel(p *project) error {
-	err := rules.CheckLevel(p.text, p.dir, s.set.level(s.req.App))
+	err := rules.CheckLevel(p.text, p.dir, s.set.levels.Of(s.req.App))
 	if err != nil && s.mustStart && rules.CheckLevel(p.text, p.dir, rules.Trusted) != nil {
 		s.req.Logf("warning: %v", err)
 		return nil

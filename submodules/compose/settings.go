@@ -7,11 +7,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/store/containermodules"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/compose/rules"
 	"github.com/mender-app/mender-app/submodules/config"
+	"github.com/mender-app/mender-app/submodules/level"
 	"github.com/mender-app/mender-app/submodules/secrets"
 )
 
@@ -34,7 +34,7 @@ type settings struct {
 	deadlineSaid  bool          // it is configured; otherwise health checks may ask for more
 	outside       []string      // ALLOW_OUTSIDE: kinds of files that may lie outside the manifests
 	refuse        []string      // REFUSE: what no service may have
-	levels        []string      // LEVEL: what applications may reach on the device, such as confined or monitor:trusted
+	levels        level.Setting // LEVEL: what applications may reach on the device, such as confined or monitor:trusted
 	others        []string      // ALLOW_OTHERS: which applications may use what others have, such as shop:kiosk
 	store         string        // of the caller; "" if it is not known
 	window        time.Duration // HEALTH_WINDOW: it must stay so for this long
@@ -105,7 +105,7 @@ func readSettings(getenv func(string) string, warn func(string, ...any)) (settin
 		return s, err
 	}
 	s.levels = f.Strings("LEVEL", "level")
-	if err := checkLevels(s.levels); err != nil {
+	if err := s.levels.Check(); err != nil {
 		return s, err
 	}
 	s.store = getenv(submodules.EnvStore)
@@ -122,46 +122,6 @@ func readSettings(getenv func(string) string, warn func(string, ...any)) (settin
 // rules are the settings that app-gen may be asked for too.
 func (s settings) rules() rules.Settings {
 	return rules.Settings{Outside: s.outside, Refuse: s.refuse}
-}
-
-// checkLevels refuses what LEVEL cannot have: a level for all, and levels of applications.
-func checkLevels(words []string) error {
-	all := ""
-	for _, w := range words {
-		app, level, ok := strings.Cut(w, ":")
-		if !ok {
-			app, level = "", w
-		}
-		if _, err := rules.ParseLevel(level); err != nil {
-			return fmt.Errorf("configuration: LEVEL: %w", err)
-		}
-		switch err := names.Check(app); {
-		case ok && err != nil:
-			return fmt.Errorf("configuration: LEVEL: %w", err)
-		case !ok && all != "":
-			return fmt.Errorf("configuration: LEVEL: %s and %s cannot both be that of all applications: write APPLICATION:%s", all, level, level)
-		case !ok:
-			all = level
-		}
-	}
-	return nil
-}
-
-// level is what an application may reach on the device. Without the setting that is what it
-// was before there were levels.
-func (s settings) level(app string) rules.Level {
-	level := rules.Trusted
-	for _, w := range s.levels {
-		of, name, ok := strings.Cut(w, ":")
-		if !ok {
-			level, _ = rules.ParseLevel(w) // checkLevels has accepted it
-		}
-		if ok && of == app {
-			level, _ = rules.ParseLevel(name)
-			return level
-		}
-	}
-	return level
 }
 
 // checkWords refuses unknown words in a setting: a typo must not leave something

@@ -19,6 +19,7 @@ import (
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
+	"github.com/mender-app/mender-app/submodules/k8s/reach"
 	"github.com/mender-app/mender-app/submodules/secrets"
 )
 
@@ -147,6 +148,11 @@ func (s *session) readRelease(ctx context.Context, app, dir string, strict bool)
 	if objects, err = changesOf(s.req).Apply(objects, s.log); err != nil {
 		return nil, err
 	}
+	if strict {
+		if err := s.checkLevel(app, objects); err != nil {
+			return nil, submodules.Mark(err, submodules.ErrContent)
+		}
+	}
 	r := &release{app: app, dir: dir, namespace: s.namespace(), pushes: map[image.Digest]imagestore.Identity{}, crds: map[string]crd{}}
 	for i := range objects {
 		if err := r.noteCRD(&objects[i]); err != nil {
@@ -165,6 +171,17 @@ func (s *session) readRelease(ctx context.Context, app, dir string, strict bool)
 		r.objects = append(r.objects, p)
 	}
 	return r, nil
+}
+
+// checkLevel refuses objects that reach more of the node than the application may.
+func (s *session) checkLevel(app string, objects []manifest.Object) error {
+	given := s.set.Levels.Of(app)
+	for _, n := range reach.Needs(objects, s.namespace()) {
+		if n.Level > given {
+			return n.Object.Errorf("%s, which needs the level %s, and LEVEL in %s gives this application %s", n.What, n.Level, ConfigName, given)
+		}
+	}
+	return nil
 }
 
 // noteCRD remembers what a CustomResourceDefinition of the release defines.

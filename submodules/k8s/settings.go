@@ -11,6 +11,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/config"
 	"github.com/mender-app/mender-app/submodules/imagestore/containerd"
+	"github.com/mender-app/mender-app/submodules/level"
 	"github.com/mender-app/mender-app/submodules/secrets"
 )
 
@@ -27,11 +28,12 @@ type Settings struct {
 	// Registry is where other nodes get the images; with nil the images are only in this
 	// node's containerd.
 	Registry     *containerd.Registry
-	Cluster      string // cluster-wide objects: "no", "yes", or the kinds allowed
-	Xdelta3      string // the xdelta3 command, for deltas of the shell reference that our decoder cannot read; "" never runs it
-	Sandbox      bool   // LOAD gives up the rights it does not need
-	Namespaces   string // beside Namespace that manifests and metadata may name: words, or *
-	Pull         string // images the node may pull: "no", "yes", or registries and repositories
+	Cluster      string        // cluster-wide objects: "no", "yes", or the kinds allowed
+	Levels       level.Setting // what applications may reach on the node
+	Xdelta3      string        // the xdelta3 command, for deltas of the shell reference that our decoder cannot read; "" never runs it
+	Sandbox      bool          // LOAD gives up the rights it does not need
+	Namespaces   string        // beside Namespace that manifests and metadata may name: words, or *
+	Pull         string        // images the node may pull: "no", "yes", or registries and repositories
 	Secrets      secrets.Settings
 	TempDir      string
 	Deadline     time.Duration // how long a release may take to become healthy
@@ -53,7 +55,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 		dir = submodules.DefaultConfigDir
 	}
 	path := filepath.Join(dir, ConfigName)
-	f, err := config.Read(path)
+	f, err := config.Read(path, "level")
 	if err != nil {
 		return Settings{}, err
 	}
@@ -80,6 +82,10 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	}
 	if ns := getenv("K8S_NAMESPACE"); ns != "" && ns != cmp.Or(s.Namespace, defaultNamespace) {
 		s.Namespace, s.Asked = ns, true
+	}
+	s.Levels = f.Strings("LEVEL", "level")
+	if err := s.Levels.Check(); err != nil {
+		return s, err
 	}
 	if _, ok := yesNo(s.Pull); !ok {
 		for _, from := range words(s.Pull) {

@@ -8,47 +8,23 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/mender-app/mender-app/submodules/level"
 )
 
-// Level is how much of the device an application may reach. Each level allows what the
-// ones before it allow.
-type Level int
-
+// The levels, as package level has them.
 const (
-	// Confined: its own containers, volumes, networks, ports and files.
-	Confined Level = iota
-	// HostNetwork: also the network of the device.
-	HostNetwork
-	// Trusted: also everything else that containers can be given. That is root on the
-	// device.
-	Trusted
-	// never is above all levels.
-	never
+	Confined    = level.Confined
+	HostNetwork = level.HostNetwork
+	Trusted     = level.Trusted
+	never       = level.Never
 )
-
-var levelNames = []string{Confined: "confined", HostNetwork: "host-network", Trusted: "trusted", never: "none"}
-
-func (l Level) String() string { return levelNames[l] }
-
-// MarshalText implements encoding.TextMarshaler.
-func (l Level) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
-
-// Levels are the names of the levels, the lowest first.
-func Levels() []string { return levelNames[:never] }
-
-// ParseLevel reads the name of a level.
-func ParseLevel(name string) (Level, error) {
-	if i := slices.Index(Levels(), name); i >= 0 {
-		return Level(i), nil
-	}
-	return Confined, fmt.Errorf("%q is none of %s", name, strings.Join(Levels(), ", "))
-}
 
 // Need says which level something in a project needs, and for what.
 type Need struct {
 	Kind  string // service, network, volume; "" for the project
 	Name  string
-	Level Level
+	Level level.Level
 	What  string // such as "privileged" or "devices: /dev/ttyS0"
 }
 
@@ -70,7 +46,7 @@ func Needs(text []byte, dir string) ([]Need, error) {
 }
 
 // CheckLevel refuses a project that needs more than a level.
-func CheckLevel(text []byte, dir string, level Level) error {
+func CheckLevel(text []byte, dir string, given level.Level) error {
 	needs, err := Needs(text, dir)
 	if err != nil {
 		return err
@@ -79,8 +55,8 @@ func CheckLevel(text []byte, dir string, level Level) error {
 		switch {
 		case n.Level == never:
 			return refused("%s", n)
-		case n.Level > level:
-			return refused("%s, which needs the level %s, and LEVEL in %s gives this application %s", n, n.Level, ConfName, level)
+		case n.Level > given:
+			return refused("%s, which needs the level %s, and LEVEL in %s gives this application %s", n, n.Level, ConfName, given)
 		}
 	}
 	return nil
@@ -93,8 +69,8 @@ type walker struct {
 	needs      []Need
 }
 
-func (w *walker) need(level Level, format string, args ...any) {
-	w.needs = append(w.needs, Need{w.kind, w.name, level, fmt.Sprintf(format, args...)})
+func (w *walker) need(at level.Level, format string, args ...any) {
+	w.needs = append(w.needs, Need{w.kind, w.name, at, fmt.Sprintf(format, args...)})
 }
 
 // field is what is decided about a field of the model.
@@ -197,26 +173,26 @@ func texts(v any) (all []string) {
 }
 
 // needs makes a check that a value, whatever it is, needs a level.
-func needs(level Level) func(*walker, string, any) {
+func needs(at level.Level) func(*walker, string, any) {
 	return func(w *walker, key string, v any) {
 		if text, ok := v.(string); ok {
-			w.need(level, "%s: %s", key, text)
+			w.need(at, "%s: %s", key, text)
 			return
 		}
-		w.need(level, "%s", key)
+		w.need(at, "%s", key)
 	}
 }
 
 // but makes a check that all texts of a value but these need a level. A word that ends in :
 // or / is a beginning.
-func but(level Level, harmless ...string) func(*walker, string, any) {
+func but(at level.Level, harmless ...string) func(*walker, string, any) {
 	return func(w *walker, key string, v any) {
 		for _, text := range texts(v) {
 			is := func(h string) bool {
 				return text == h || strings.HasSuffix(h, ":") && strings.HasPrefix(text, h)
 			}
 			if text != "" && !slices.ContainsFunc(harmless, is) {
-				w.need(level, "%s: %s", key, text)
+				w.need(at, "%s: %s", key, text)
 			}
 		}
 	}

@@ -9,6 +9,8 @@ import (
 
 	"github.com/compose-spec/compose-go/v2/types"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/submodules/level"
 )
 
 // undecided are fields of compose-go that a device refuses, because nobody has decided what
@@ -82,7 +84,7 @@ func TestLevels(t *testing.T) {
 		return `{"services": {"web": {"image": "a"}}, "networks": {"n": {` + options + `}}}`
 	}
 	for text, want := range map[string]struct {
-		level Level
+		level level.Level
 		says  string
 	}{
 		service(`"command": null, "x-own": {"privileged": true}`):                                                                                                                                              {Confined, ""},

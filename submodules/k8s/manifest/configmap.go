@@ -36,7 +36,7 @@ func SetData(o *Object, values map[string]string) ([]byte, error) {
 // ConfigMaps returns the names of the ConfigMaps that the pods of an object read, sorted:
 // as variables or as files.
 func ConfigMaps(o *Object) []string {
-	at := podPath(o.Group(), o.Kind)
+	at := PodPath(o.Group(), o.Kind)
 	if at == "" {
 		return nil
 	}

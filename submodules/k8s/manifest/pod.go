@@ -31,9 +31,9 @@ type podSpec struct {
 	} `json:"volumes"`
 }
 
-// podPath returns the path of the pods' spec in an object of Kubernetes' own kinds,
+// PodPath returns the path of the pods' spec in an object of Kubernetes' own kinds,
 // "" if it has none.
-func podPath(group, kind string) string {
+func PodPath(group, kind string) string {
 	switch group + "/" + kind {
 	case "/Pod":
 		return "spec"
@@ -50,7 +50,7 @@ func podPath(group, kind string) string {
 // Images returns the images that the pods of o would run. A custom resource
 // may ask its controller for others; those are not seen.
 func Images(o *Object) ([]ImageUse, error) {
-	at := podPath(o.Group(), o.Kind)
+	at := PodPath(o.Group(), o.Kind)
 	if at == "" {
 		return nil, nil
 	}
@@ -108,7 +108,7 @@ func defaultPolicy(image string) string {
 // AnnotatePods returns data, which is o's JSON or made from it, with an
 // annotation on the pods it makes. Objects that make none are left as they are.
 func AnnotatePods(o *Object, data []byte, key, value string) ([]byte, error) {
-	at := podPath(o.Group(), o.Kind)
+	at := PodPath(o.Group(), o.Kind)
 	if at == "" {
 		return data, nil
 	}
@@ -129,7 +129,7 @@ func AnnotatePods(o *Object, data []byte, key, value string) ([]byte, error) {
 // pods replaced: refs maps written references to new ones. The pull policy Never
 // becomes IfNotPresent, because other nodes have to pull the new images.
 func SetImages(o *Object, data []byte, refs map[string]string) ([]byte, error) {
-	at := podPath(o.Group(), o.Kind)
+	at := PodPath(o.Group(), o.Kind)
 	if at == "" || len(refs) == 0 {
 		return data, nil
 	}
