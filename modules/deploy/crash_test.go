@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules"
 )
 
 // holds asserts promise 1: what runs is what the client takes for installed, or
@@ -52,15 +53,24 @@ func (g *rig) is(t tb, app string, want *release) {
 	}
 }
 
-// upWhileWaiting asserts that a release that waits for its commit runs: resume has
-// started it again if the machine did not.
-func (g *rig) upWhileWaiting(t tb, app string) {
-	t.Helper()
-	a := g.app(t, app)
+// resume is mender-app resume in a scenario. A release that waits for its commit runs
+// afterwards, whatever the machine started. If it cannot be started any more, resume says so
+// and leaves it to the client.
+func (g *rig) resume(t tbAt, s scenario) {
+	found, err := g.engine().Resume(t.Context(), "", "")
+	require.NoError(t, err)
+	for _, r := range found {
+		if r.Err != nil && r.Waiting && s.what.worn {
+			require.ErrorIs(t, r.Err, submodules.ErrUnhealthy)
+			return
+		}
+		require.NoError(t, r.Err)
+	}
+	a := g.app(t, "shop")
 	if a == nil || phaseOf(a) != journal.Installed || !g.engine().starts(a, a.Deployment.To) {
 		return
 	}
-	run, up := g.w.running[app]
+	run, up := g.w.running["shop"]
 	require.True(t, up && !run.stopped && !run.mixed, "the release that waits for its commit does not run: %+v", run)
 }
 
@@ -298,22 +308,12 @@ func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, 
 	}
 	where := fmt.Sprintf("killed in call %d (%s) at point %d", call, at, point)
 	if c.loses && then != "mender-app resume" { // at boot, mender-app-resume.service runs it
-		found, err := g.engine().Resume(t.Context(), "", "")
-		require.NoError(t, err, where)
-		for _, r := range found {
-			require.NoError(t, r.Err, where)
-		}
-		g.upWhileWaiting(tbAt{t, where}, "shop")
+		g.resume(tbAt{t, where}, s)
 	}
 	switch then {
 	case "mender-app resume":
-		found, err := g.engine().Resume(t.Context(), "", "")
-		require.NoError(t, err, where)
+		g.resume(tbAt{t, where}, s)
 		c.resumed = true
-		for _, r := range found {
-			require.NoError(t, r.Err, where)
-		}
-		g.upWhileWaiting(tbAt{t, where}, "shop")
 	case "fresh install":
 		require.NoError(t, c.install(g.newTree(t, v4)), where)
 		c.holds(tbAt{t, where}, "shop")
