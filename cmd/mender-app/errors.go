@@ -38,7 +38,7 @@ func nextStep(err error) string {
 	case errors.As(err, &hinted):
 		return hinted.hint
 	case errors.Is(err, client.ErrNotOpen):
-		return "see mender-app list"
+		return "see mender-app status"
 	case errors.Is(err, client.ErrOpen):
 		return "mender-app commit, rollback or resume"
 	case errors.Is(err, deploy.ErrOpen):

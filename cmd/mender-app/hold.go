@@ -63,7 +63,7 @@ or an update of an application is open, the exit code is 75 and nothing changes.
 			if err != nil {
 				return err
 			}
-			return p.printResult(hold.ReportOf(h), "updates are held until %s; mender-app unhold ends that", hold.Stamp(hold.Until(h)))
+			return p.printResult(hold.ReportOf(h), "updates are held until %s; mender-app hold release ends that", hold.Stamp(hold.Until(h)))
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "held by hand", "why, for whoever is refused")

@@ -280,7 +280,7 @@ While another call uses the store, the exit code is 75.`,
 			}
 			switch found := staging.Named(list, args[0]); len(found) {
 			case 0:
-				return fmt.Errorf("%s is %w: see mender-app staged", args[0], staging.ErrNone)
+				return fmt.Errorf("%s is %w: see mender-app stage list", args[0], staging.ErrNone)
 			case 1:
 				// Told before and after: a kill between must not lose it, and what
 				// looks between finds the artifact still staged.

@@ -117,7 +117,7 @@ func (e *Engine) Restart(ctx context.Context, name, service string) error {
 			return err
 		}
 		if slices.Contains(t.request().Disabled, service) {
-			return unfit("service %s of %s is switched off: mender-app enable %s %s starts it", service, name, name, service)
+			return unfit("service %s of %s is switched off: mender-app service enable %s %s starts it", service, name, name, service)
 		}
 	}
 	if err := e.permit(ctx, hooks.OfCurrent(t.a, policy.HookPreStop, hooks.OpStop)); err != nil {

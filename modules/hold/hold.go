@@ -110,7 +110,7 @@ func Check(s *store.Store, c Clock) error {
 	if err != nil || h == nil {
 		return err
 	}
-	return fmt.Errorf("updates are %w: %s, since %s, until %s: try again later, or run mender-app unhold",
+	return fmt.Errorf("updates are %w: %s, since %s, until %s: try again later, or run mender-app hold release",
 		ErrHeld, Who(h), Stamp(h.Since), Stamp(Until(h)))
 }
 

@@ -161,7 +161,7 @@ func deeds() []deed {
 			func(_ string, o Order) (Command, error) {
 				return Command{Verb: "hold", Options: append(given("--reason=", o.Reason), given("--for=", o.For)...)}, nil
 			}},
-		{"/v1/unhold", "Let updates happen again, as mender-app unhold does", []string{"reason"}, lookLimit,
+		{"/v1/unhold", "Let updates happen again, as mender-app hold release does", []string{"reason"}, lookLimit,
 			func(_ string, o Order) (Command, error) {
 				return Command{Verb: "unhold", Options: given("--reason=", o.Reason)}, nil
 			}},

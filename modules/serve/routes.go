@@ -262,7 +262,7 @@ type Queue struct {
 	Tasks []reconcile.Task `json:"tasks"`
 	// Locks are the applications that refuse updates for now.
 	Locks []Lock `json:"locks"`
-	// Staged are the staged artifacts, as mender-app staged --json prints them without
+	// Staged are the staged artifacts, as mender-app stage list --json prints them without
 	// the results of a check.
 	Staged []view.Staged `json:"staged"`
 }

@@ -194,7 +194,7 @@ func Find(list []Artifact, application, version string) (*Artifact, error) {
 		}
 		problem = fmt.Sprintf(": %s is damaged: %s", a.ArtifactName, a.Problem)
 	}
-	return nil, fmt.Errorf("%s is %w%s: see mender-app staged", strings.TrimSpace(application+" "+version), ErrNone, problem)
+	return nil, fmt.Errorf("%s is %w%s: see mender-app stage list", strings.TrimSpace(application+" "+version), ErrNone, problem)
 }
 
 // Named returns the artifacts that a person means: those with this name, or the one

@@ -75,7 +75,7 @@ func (v *Viewer) stagedFor(s *store.Store, names []string) map[string][]Staged {
 	if len(names) == 1 {
 		app = names[0]
 	}
-	list, _ := ListStaged(s, v.Staging, app) // mender-app staged reports errors
+	list, _ := ListStaged(s, v.Staging, app) // mender-app stage list reports errors
 	by := map[string][]Staged{}
 	for _, l := range list {
 		by[l.Application] = append(by[l.Application], l)
