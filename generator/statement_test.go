@@ -102,7 +102,10 @@ func rewrite(t *testing.T, path string, change func(*artifact.Metadata), manifes
 	h := r.Header()
 	m, _, err := artifact.ParseMetadata(h.MetaData)
 	require.NoError(t, err)
-	spec := mender.Spec{Name: h.Name, DeviceTypes: h.DeviceTypes, PayloadType: h.PayloadType}
+	spec := mender.Spec{
+		Name: h.Name, DeviceTypes: h.DeviceTypes, PayloadType: h.PayloadType,
+		Provides: h.Provides, Depends: h.Depends, ClearsProvides: h.ClearsProvides,
+	}
 	for {
 		file, err := r.Next()
 		if errors.Is(err, io.EOF) {
