@@ -47,7 +47,8 @@ GOBUILD  = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(VCS) -ldflags='-s -w'
 # For devices, where flash is small: nothing is inlined but what reads, decodes and digests
 # content, and the runtime. That makes the programs of arm/v7 7 to 9 % smaller and the
 # decoder no slower. The last pattern that fits a package counts.
-HOT   := runtime/... internal/... sync/... bytes io bufio encoding/binary math/... hash/... crypto/... compress/... \
+HOT   := runtime/... internal/runtime/... internal/bytealg internal/abi internal/sync sync/... bytes io bufio encoding/binary math/bits hash/... \
+	crypto/sha256 crypto/internal/... compress/... \
 	github.com/klauspost/compress/... github.com/ulikunitz/xz/... github.com/mender-app/mender-app/delta/...
 SMALL := -gcflags=all=-l $(patsubst %,-gcflags=%=,$(HOT))
 
