@@ -93,7 +93,7 @@ next:
 		if m := regexp.MustCompile(`(?:--artifact-name|-n) \S*?-(\d+)\b`).FindStringSubmatch(b.text); m != nil {
 			release = m[1]
 		}
-		script := "set -eu -o pipefail\nprintf \"# resolved on the build host\\nRELEASE='%s'\\n\" " + release + " >shop/.env\n"
+		script := "set -eu -o pipefail\n[ ! -d shop ] || printf \"# resolved on the build host\\nRELEASE='%s'\\n\" " + release + " >shop/.env\n"
 		if b.steps == nil {
 			script += usual(ts, b.text)
 		}

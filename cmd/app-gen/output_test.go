@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"crypto/ed25519"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -55,6 +58,14 @@ func TestOutputs(t *testing.T) {
 	require.NoError(t, os.WriteFile(at("devices.csv"), []byte("device_type,version\nbox,shop-0\n"), 0o644))
 	said, err := outputtest.Said(call("fleet", "plan", "--inventory", "devices.csv", "--releases", "releases", "-n", "shop-1", "-o", "plan.json"))
 	require.NoError(t, err, said)
+	_, private, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	key, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(at("key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
+	revoke := []string{"revoke", "--version", "1", "--key", "key.pem"}
+	said, err = outputtest.Said(call(append(revoke, "-o", "revoked.json")...))
+	require.NoError(t, err, said)
 	delta, err := os.ReadFile(at("delta"))
 	require.NoError(t, err)
 	report := append(generate, "--output-path", "beside.mender")
@@ -83,6 +94,10 @@ func TestOutputs(t *testing.T) {
 			t.Helper()
 			require.Equal(t, "ustar", string(content[257:262]))
 		}},
+		"app-gen revoke --output-path": {Args: revoke, Whole: document},
+		"app-gen revoke FILE":          {}, // of --output-path
+		"app-gen sign --output-path":   {Args: []string{"sign", "revoked.json", "--key", "key.pem"}, Whole: document},
+
 		"app-gen gen-man DIR": {}, // writes a page for each command into a directory
 	}, outputtest.Command{
 		Terminal: func(t testing.TB) (screen, terminal *os.File) { return devicetest.OpenTerminal(t, 80) },

@@ -186,7 +186,7 @@ func (w *Walk) include(from string, entry any, in scope) error {
 		of.base = dirs[0]
 	}
 	if m["env_file"] == nil {
-		if env, err = w.paths(Reference{Kind: "env-file", Loads: true}, ".env", scope{base: of.base}); err != nil {
+		if env, err = w.paths(Reference{Kind: "include", Loads: true}, ".env", scope{base: of.base}); err != nil {
 			return err
 		}
 	}
