@@ -58,11 +58,13 @@ func TestOutputs(t *testing.T) {
 	require.NoError(t, os.WriteFile(at("devices.csv"), []byte("device_type,version\nbox,shop-0\n"), 0o644))
 	said, err := outputtest.Said(call("fleet", "plan", "--inventory", "devices.csv", "--releases", "releases", "-n", "shop-1", "-o", "plan.json"))
 	require.NoError(t, err, said)
-	_, private, err := ed25519.GenerateKey(nil)
-	require.NoError(t, err)
-	key, err := x509.MarshalPKCS8PrivateKey(private)
-	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(at("key.pem"), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
+	for _, name := range []string{"key.pem", "other.pem"} {
+		_, private, err := ed25519.GenerateKey(nil)
+		require.NoError(t, err)
+		key, err := x509.MarshalPKCS8PrivateKey(private)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(at(name), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: key}), 0o600))
+	}
 	revoke := []string{"revoke", "--version", "1", "--key", "key.pem"}
 	said, err = outputtest.Said(call(append(revoke, "-o", "revoked.json")...))
 	require.NoError(t, err, said)
@@ -96,7 +98,7 @@ func TestOutputs(t *testing.T) {
 		}},
 		"app-gen revoke --output-path": {Args: revoke, Whole: document},
 		"app-gen revoke FILE":          {}, // of --output-path
-		"app-gen sign --output-path":   {Args: []string{"sign", "revoked.json", "--key", "key.pem"}, Whole: document},
+		"app-gen sign --output-path":   {Args: []string{"sign", "revoked.json", "--key", "other.pem"}, Whole: document},
 
 		"app-gen gen-man DIR": {}, // writes a page for each command into a directory
 	}, outputtest.Command{

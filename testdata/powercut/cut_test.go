@@ -271,6 +271,12 @@ func (m *machine) arguments(s step) []string {
 // release keeps running.
 const again = "install the artifact again"
 
+// holds is in the message of an update that fails because Docker holds a port for nobody
+// since the power was lost, while it runs other containers. The rollback restarts the
+// engine, and the next attempt succeeds. At boot, mender-app-resume.service would have
+// done so before the update.
+const holds = "the engine holds port"
+
 // client runs the Mender client.
 func (m *machine) client(args ...string) (bed.Result, error) {
 	return m.attended(func() (bed.Result, error) { return m.Mender(args...) })
@@ -303,7 +309,7 @@ func (m *machine) mender(s step) error {
 			r, err = m.command(s)
 		}
 	}
-	if err == nil && r.Code > 0 && s.installs() && strings.Contains(r.Output(), again) {
+	if err == nil && r.Code > 0 && s.installs() && (strings.Contains(r.Output(), again) || strings.Contains(r.Output(), holds)) {
 		m.refusals++
 		r, err = m.command(s)
 	}

@@ -17,7 +17,7 @@ func TestWalk(t *testing.T) {
 		"labels of a hook":    {"services: {web: {image: web, pre_start: [{image: web, label_file: [../secret]}]}}\n", "", "", "label-file"},
 		"job":                 {"jobs: {j: {extends: {file: ../secret, service: web}}}\n", "", "", "extends"},
 		"variable of include": {"include: [sub/inc.yaml]\n", "services: {inc: {image: inc, env_file: '${AT:-own}'}}\n", "AT=../../secret\n", "env-file"},
-		"link to variables":   {"include: [sub/inc.yaml]\n", "services: {inc: {image: inc}}\n", "link", "env-file"},
+		"link to variables":   {"include: [sub/inc.yaml]\n", "services: {inc: {image: inc}}\n", "link", "include"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			base := t.TempDir()
