@@ -244,11 +244,16 @@ func (e *Engine) check(ctx context.Context, a *store.App) error {
 	} else {
 		e.Log.Info("the machine was restarted since the installation; rolling out again", "app", a.Name)
 	}
+	return e.rolloutAgain(ctx, a)
+}
+
+// rolloutAgain rolls out a new release that was rolled out before, and makes it durable.
+func (e *Engine) rolloutAgain(ctx context.Context, a *store.App) error {
 	if err := e.rollout(ctx, a); err != nil {
 		return err
 	}
-	if starts {
-		if err := e.hooks().Status(ctx, hooks.InDeployment(a, policy.HookStatus, d.To)); err != nil {
+	if to := a.Deployment.To; e.starts(a, to) {
+		if err := e.hooks().Status(ctx, hooks.InDeployment(a, policy.HookStatus, to)); err != nil {
 			return err
 		}
 	}

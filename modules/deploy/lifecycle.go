@@ -205,20 +205,7 @@ func (e *Engine) rolloutIfDead(ctx context.Context, a *store.App) (did bool, err
 		return false, err
 	}
 	e.Log.Info("something of the application does not run: rolling out again", "app", a.Name)
-	if err := e.rollout(ctx, a); err != nil {
-		return true, err
-	}
-	ok, err := t.healthy(ctx)
-	if err != nil {
-		return true, err
-	}
-	if !ok {
-		return true, submodules.Mark(fmt.Errorf("release %s was rolled out again but is not healthy", t.r.ID), submodules.ErrUnhealthy)
-	}
-	if err := e.hooks().Status(ctx, hooks.InDeployment(a, policy.HookStatus, d.To)); err != nil {
-		return true, err
-	}
-	return true, e.barrier(ctx, a)
+	return true, e.rolloutAgain(ctx, a)
 }
 
 // dead reports whether something of a release does not run. It is false where the
