@@ -71,9 +71,7 @@ artifact is deployed. The manifest of the new artifact is signed by --key or
 	fl.SortFlags = false
 	fl.StringVarP(&o.Output, "output-path", "o", "", "artifact to write")
 	fl.StringArrayVar(&o.Sources, "source", nil, "URL below which devices find the content, after their own mirrors (repeatable)")
-	fl.StringVarP(&f.keyFile, "key", "k", "", "PEM file of the private key that signs, or a key in a token, pkcs11:…")
-	fl.StringVar(&f.signCommand, "sign-command", "", "program that signs instead of --key")
-	fl.StringVar(&f.publicKey, "public-key", "", "PEM file of the public key that must match the signature of --sign-command or of a token")
+	f.keyFlags(c)
 	fl.StringVar(&o.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR)")
 	fl.BoolVar(&asJSON, "json", false, "print one JSON document")
 	return c

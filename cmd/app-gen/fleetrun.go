@@ -219,9 +219,7 @@ the whole images there too, so that nothing is deployed that a device cannot fet
 	fl.StringVarP(&p.Output, "output-path", "o", "", "artifact to write; {platform} in it is that of the release")
 	fl.BoolVar(&wait, "wait", false, "wait until all deltas are made")
 	fl.StringArrayVar(&p.Sources, "source", nil, "URL below which devices find the files of STORE, after their own mirrors (repeatable)")
-	fl.StringVarP(&f.keyFile, "key", "k", "", "PEM file of the private key that signs, or a key in a token, pkcs11:…")
-	fl.StringVar(&f.signCommand, "sign-command", "", "program that signs instead of --key")
-	fl.StringVar(&f.publicKey, "public-key", "", "PEM file of the public key that must match the signature of --sign-command or of a token")
+	f.keyFlags(c)
 	fl.StringVar(&p.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR)")
 	fl.BoolVar(&asJSON, "json", false, "print one JSON document")
 	return c
