@@ -21,6 +21,7 @@ type client struct {
 	// included.
 	provides map[string]*release
 	broken   bool // _INCONSISTENT
+	settled  bool // mender-app resume had settled the deployment that left broken
 	// unsure are applications of which 3.4.0 was killed in the last call of an
 	// update that failed: it stores nothing before the end.
 	unsure map[string]bool
@@ -38,6 +39,12 @@ type client struct {
 
 func newClient(g *rig, cpp bool) *client {
 	return &client{g: g, cpp: cpp, provides: map[string]*release{}, unsure: map[string]bool{}}
+}
+
+// operatorResumed notes that an operator ran mender-app resume.
+func (c *client) operatorResumed() {
+	c.resumed = true
+	c.settled = c.settled || c.broken && c.open != nil
 }
 
 func (c *client) call(s modules.State, tr *tree) error {
@@ -79,10 +86,10 @@ func (c *client) install(tr *tree) error {
 			return err
 		}
 		c.open = tr
-		broken := c.broken
+		broken, settled := c.broken, c.settled
 		err = errors.Join(err, c.undo(true))
 		if errors.Is(err, errKilled) && !c.cpp {
-			c.open, c.undoing, c.broken = nil, false, broken // it stores nothing before the end
+			c.open, c.undoing, c.broken, c.settled = nil, false, broken, settled // it stores nothing before the end
 			c.unsure[tr.release.app] = c.g.failed(tr.release.app)
 		}
 		return err
@@ -148,7 +155,7 @@ func (c *client) undo(failure bool) error {
 			return ferr
 		}
 	}
-	c.broken = rberr != nil
+	c.broken, c.settled = rberr != nil, rberr != nil && c.resumed
 	c.state = modules.Cleanup
 	err := c.call(modules.Cleanup, tr)
 	if errors.Is(err, errKilled) {

@@ -313,7 +313,7 @@ func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, 
 	switch then {
 	case "mender-app resume":
 		g.resume(tbAt{t, where}, s)
-		c.resumed = true
+		c.operatorResumed()
 	case "fresh install":
 		require.NoError(t, c.install(g.newTree(t, v4)), where)
 		c.holds(tbAt{t, where}, "shop")
@@ -331,7 +331,7 @@ func runKilled(t *testing.T, cpp bool, s scenario, cut bool, then string, call, 
 	if !s.what.sick && !s.what.worn && !s.what.refused() && s.what.name != k4.name && s.what.name != k6.name && !s.aborts && !s.membersFail() || c.open != nil {
 		require.NoError(t, err, where)
 	}
-	require.False(t, c.broken && !g.failed("shop") && !(c.resumed && s.what.stays()), where)
+	require.False(t, c.broken && !g.failed("shop") && !(c.settled && s.what.stays()), where)
 	c.holds(tbAt{t, where}, "shop")
 	g.whole(tbAt{t, where}, s)
 	// Whatever happened, the device takes the next update.
@@ -469,7 +469,7 @@ func TestAnyOrder(t *testing.T) {
 			case "operator":
 				found, rerr := g.engine().Resume(t.Context(), "", "")
 				require.NoError(rt, rerr)
-				c.resumed = true
+				c.operatorResumed()
 				for _, f := range found {
 					require.NoError(rt, f.Err)
 				}
@@ -480,7 +480,7 @@ func TestAnyOrder(t *testing.T) {
 				continue
 			}
 			killed = false
-			require.False(rt, c.broken && !g.failed("shop") && !c.resumed, "%v", err)
+			require.False(rt, c.broken && !g.failed("shop") && !c.settled, "%v", err)
 			for _, app := range []string{"shop", "other"} {
 				if interrupted(g, rt, app) && !(c.open != nil && c.open.release.app == app) {
 					continue // the client has forgotten it; the next download settles it
