@@ -117,6 +117,7 @@ pipe or a device is written to instead.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s := p.server()
 			s.Handler(cmd.Context())
+			defer s.Close()
 			text, err := s.Metrics(cmd.Context())
 			if err != nil {
 				return err

@@ -149,7 +149,12 @@ func (p *program) stage(ctx context.Context, from string, k stageOptions) (one *
 	bar.Done()
 	if err == nil && k.load {
 		if err = p.loadStaged(ctx, one, keys, change); err != nil {
-			err = fmt.Errorf("%s is staged, and its images are not loaded: %w", one.ArtifactName, err)
+			const text = "%s is staged, and its images are not loaded: "
+			if device.ExitCode(err) == device.ExitRefused { // that would say that nothing was changed
+				err = fmt.Errorf(text+"%v", one.ArtifactName, err)
+			} else {
+				err = fmt.Errorf(text+"%w", one.ArtifactName, err)
+			}
 		}
 	}
 	return one, change.Dropped(), err

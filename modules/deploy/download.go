@@ -60,6 +60,11 @@ func (e *Engine) copyAndReceive(ctx context.Context, a *store.App, h *header, pa
 		return err
 	}
 	if err := e.runPreload(ctx, a); err != nil {
+		// Nothing has been loaded, so there is nothing to delete or to distrust.
+		t.r.Components = nil
+		if err := a.PutRelease(t.r); err != nil {
+			e.Log.Warn("the record of the refused release could not be emptied", "app", a.Name, "error", err)
+		}
 		return err
 	}
 	if err := t.copyForDownload(ctx, h.Meta); err != nil {

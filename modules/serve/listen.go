@@ -72,6 +72,7 @@ func (s *Server) Serve(ctx context.Context, idle time.Duration, listeners ...Lis
 	if server.Shutdown(leave) != nil {
 		_ = server.Close()
 	}
+	s.Close()
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -212,6 +212,9 @@ type cache struct {
 	mu      sync.Mutex
 	answers map[string]*asked
 	asking  chan struct{} // its capacity bounds how many sub-modules are asked at a time
+	open    context.Context
+	close   context.CancelFunc
+	working sync.WaitGroup
 }
 
 // asked is a question, and its answer when done is closed.
@@ -232,7 +235,21 @@ const (
 )
 
 func (c *cache) init() {
-	c.once.Do(func() { c.answers, c.asking = map[string]*asked{}, make(chan struct{}, maxAsking) })
+	c.once.Do(func() {
+		c.answers, c.asking = map[string]*asked{}, make(chan struct{}, maxAsking)
+		c.open, c.close = context.WithCancel(context.Background())
+	})
+}
+
+// Close ends the questions that sub-modules still work on, and returns when their processes
+// and temporary files are gone. Call it before the program ends; questions after it are not
+// answered.
+func (s *Server) Close() {
+	s.cache.init()
+	s.cache.mu.Lock()
+	s.cache.close()
+	s.cache.mu.Unlock()
+	s.cache.working.Wait()
 }
 
 // overview describes an application.
@@ -267,7 +284,13 @@ func (s *Server) ask(names ...string) []*asked {
 		fresh = append(fresh, list[i])
 	}
 	for part := range slices.Chunk(fresh, maxTogether) {
-		go s.answer(part)
+		if c.open.Err() == nil { // otherwise nobody waits for it any more
+			c.working.Add(1)
+			go func() {
+				defer c.working.Done()
+				s.answer(part)
+			}()
+		}
 	}
 	return list
 }
@@ -290,7 +313,7 @@ func (a *asked) answered() bool {
 func (s *Server) answer(list []*asked) {
 	s.cache.asking <- struct{}{}
 	defer func() { <-s.cache.asking }()
-	ctx, cancel := context.WithTimeout(context.Background(), askLimit)
+	ctx, cancel := context.WithTimeout(s.cache.open, askLimit)
 	defer cancel()
 	names := make([]string, len(list))
 	for i, a := range list {
