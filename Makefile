@@ -18,7 +18,7 @@ TESTDATA := ./testdata/bed/... ./testdata/e2e/... ./testdata/flash/... ./testdat
 CORPUS   := ./testdata/corpus/...
 ARMS     := $(or $(ARM),armhf arm64)
 DEVICE_ROOMS := artifact delta modules store submodules
-SCRIPTS  := .ci/run packaging/install.sh packaging/ci/release packaging/packages packaging/release $(wildcard packaging/nfpm/scripts/*) testdata/bed/setup generator/machine/machine.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user testdata/stage testdata/test32 testdata/retry packaging/inventory/mender-inventory-app examples/deb/deb examples/systemd/systemd examples/executable/executable $(wildcard packaging/state-scripts/*) $(wildcard testdata/k8snode/*.sh) \
+SCRIPTS  := .ci/run packaging/install.sh packaging/ci/release packaging/packages packaging/release packaging/site/stage $(wildcard packaging/nfpm/scripts/*) testdata/bed/setup generator/machine/machine.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user testdata/stage testdata/test32 testdata/retry packaging/inventory/mender-inventory-app examples/deb/deb examples/systemd/systemd examples/executable/executable $(wildcard packaging/state-scripts/*) $(wildcard testdata/k8snode/*.sh) \
 	testdata/sizes testdata/corpus/compare/peers testdata/armdevice/build testdata/armdevice/setup $(wildcard testdata/corpus/compare/tools/*)
 
 bindir        = $(DESTDIR)$(prefix)/bin
@@ -101,6 +101,13 @@ packages: tools cross build ## make packages of every program in build/packages:
 .PHONY: release
 release: # make a release of this commit in build/release (VERSION=1.0.0; KEY=key.pem signs it)
 	@packaging/release '$(VERSION)' $(BUILD)/release '$(KEY)' '$(FORMATS)' $(ARCHES)
+
+# A warning is an error, as are a link or an anchor that leads nowhere and a page without a
+# place in the navigation.
+.PHONY: docs
+docs: ## make the site of the documents in build/site/VERSION (needs Debian's mkdocs-material and mandoc)
+	packaging/site/stage $(BUILD)/site-source
+	mkdocs build --config-file packaging/site/mkdocs.yml --site-dir '$(CURDIR)/$(BUILD)/site/$(TREE_VERSION)'
 
 # What makes packages and bills of materials is a module of its own, to keep its
 # dependencies out of go.mod.
