@@ -39,7 +39,7 @@ func (p *program) fetchCommand() *cobra.Command {
 				return fmt.Errorf("%w: %w", device.ErrUsage, err)
 			}
 			f := &content.Fetcher{
-				Dir: p.config.ContentDir(), Mirrors: where.Mirrors, Sources: r.Sources, Transport: transport,
+				Dir: p.config.ContentDir(), Mirrors: where.Mirrors, Sources: r.Sources, Transport: transport, MaxRate: p.config.MaxRate,
 				Room: func(bytes int64) error {
 					return diskspace.Check([]diskspace.Need{{Dir: p.config.ContentDir(), Bytes: bytes}}, diskspace.Free)
 				},

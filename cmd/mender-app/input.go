@@ -135,6 +135,7 @@ func (o *artifactOpener) openURL(ctx context.Context, from string, signed bool, 
 
 func (o *artifactOpener) openDownload(ctx context.Context, from string, options download.Options) (*artifactInput, error) {
 	options.Log = func(line string) { o.Log.Warn(line) }
+	options.MaxRate = o.Config.MaxRate
 	d, err := download.Open(ctx, from, options)
 	switch {
 	case errors.Is(err, download.ErrURL):

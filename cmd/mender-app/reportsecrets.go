@@ -23,7 +23,7 @@ var (
 	appSettings = []string{
 		"persistent_store", "app_modules_dir", "app_module_dir", "update_module", "keep", "platform", "data_root", "load_timeout",
 		"rollout_timeout", "device_type_file", "artifact_verify_key", "artifact_verify_keys", "mender_conf", "allow_unsigned",
-		"require_statement", "require_unexpired", "refuse_older", "commit_on_install", "allow_env", "application_cpuset", "allow_hooks", "hooks_dir", "overrides_dir", "values_dir", "allow_app_locks", "app_locks_dir", "windows", "windows_need_clock", "content_mirrors", "content_ca", "content_token_file", "staging_mib", "staging_free_mib", "os_release_file", "artifact_info_file", "log_level", "file", "files", "applications", "threshold",
+		"require_statement", "require_unexpired", "refuse_older", "commit_on_install", "allow_env", "application_cpuset", "allow_hooks", "hooks_dir", "overrides_dir", "values_dir", "allow_app_locks", "app_locks_dir", "windows", "windows_need_clock", "content_mirrors", "content_ca", "content_token_file", "max_rate", "staging_mib", "staging_free_mib", "os_release_file", "artifact_info_file", "log_level", "file", "files", "applications", "threshold",
 	}
 	moduleSettings = []string{
 		"docker_command", "docker_compose_command", "health_deadline", "health_window", "health_restarts", "log_lines", "allow_outside", "allow_others", "level",

@@ -38,6 +38,8 @@ type Fetcher struct {
 	Mirrors, Sources []string
 	// Room returns an error if the file system of Dir lacks space for more bytes.
 	Room func(bytes int64) error
+	// MaxRate is how many bytes a second may arrive over a network; 0 is no bound.
+	MaxRate int64
 	// Transport makes the requests; nil: that of package download.
 	Transport http.RoundTripper
 	// Attempts is how often a place in a row may fail before the next is asked; it is
@@ -131,6 +133,7 @@ func (f *Fetcher) from(ctx context.Context, place string, want digest.Digest, si
 	own := filepath.Join(f.Dir, want.Hex())
 	o := download.Defaults()
 	o.Dir, o.PlainHTTP, o.Attempts, o.Room, o.Transport, o.Log = filepath.Join(own, partial), true, attempts, f.Room, f.Transport, f.Log
+	o.MaxRate = f.MaxRate
 	if attempts < patience {
 		o.Patience = 20 * time.Second
 	}

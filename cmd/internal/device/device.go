@@ -61,6 +61,7 @@ type Config struct {
 	Staging    StagingSettings
 	Windows    WindowSettings
 	Content    ContentSettings
+	MaxRate    int64      // max_rate, in bytes a second; 0 is no bound
 	MenderConf string     // mender_conf
 	LogLevel   slog.Level // log_level
 	Warnings   []string   // unknown settings, one line each
@@ -192,6 +193,9 @@ func Load() (*Config, error) {
 		if err := checkMirror(m); err != nil {
 			return nil, fmt.Errorf("%s: content_mirrors: %w", name, err)
 		}
+	}
+	if c.MaxRate, err = parseRate(f.String("", "max_rate")); err != nil {
+		return nil, fmt.Errorf("%s: max_rate: %w", name, err)
 	}
 	if c.CPUs = f.String("", "application_cpuset"); c.CPUs != "" {
 		if err := submodules.CheckCPUs(c.CPUs); err != nil {

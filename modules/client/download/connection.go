@@ -102,6 +102,9 @@ func (d *Download) fetch() error {
 			c.brought, c.left = 0, d.options.Patience
 			d.failures = 0
 		}
+		if perr := d.pace.wait(d.ctx, n); perr != nil {
+			return perr
+		}
 	}
 	switch {
 	case err == io.EOF && c.skip == 0 && (d.record.Size < 0 || d.arrived == d.record.Size):

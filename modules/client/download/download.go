@@ -60,6 +60,9 @@ type Options struct {
 	// A connection that brings less than Progress bytes in Patience is dropped.
 	Progress int64
 	Patience time.Duration
+	// MaxRate is how many bytes a second may arrive, so that others have the rest of the
+	// link; 0 is no bound.
+	MaxRate int64
 	// Sync is the number of bytes after which the file is made durable.
 	Sync int64
 	// Room returns an error if the file system of Dir lacks space for more bytes.
@@ -92,8 +95,9 @@ type Download struct {
 
 	connection *connection // nil: none is open
 	whole      bool        // all has arrived
-	failures   int         // attempts in a row without progress
-	noRanges   bool        // the server answers them wrongly
+	pace       pace
+	failures   int  // attempts in a row without progress
+	noRanges   bool // the server answers them wrongly
 	buffer     []byte
 }
 
@@ -131,7 +135,10 @@ func Open(ctx context.Context, rawURL string, o Options) (*Download, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Download{ctx: ctx, options: o, url: u, client: newClient(o), unlock: unlock, buffer: make([]byte, 64<<10)}
+	d := &Download{ctx: ctx, options: o, url: u, client: newClient(o), unlock: unlock, buffer: make([]byte, 64<<10), pace: pace{rate: o.MaxRate}}
+	if o.MaxRate > 0 { // many small pieces, instead of one every few seconds
+		d.buffer = d.buffer[:min(int64(len(d.buffer)), max(512, o.MaxRate/8))]
+	}
 	if err := d.open(); err != nil {
 		unlock()
 		return nil, err

@@ -487,3 +487,28 @@ func TestCanceled(t *testing.T) {
 	require.True(t, bytes.Equal(s.file, all(t, d)))
 	require.NoError(t, d.Close())
 }
+
+// A rate is held over the whole download, and a pause is not caught up.
+func TestMaxRate(t *testing.T) {
+	const size, rate = 60_000, 40_000
+	s := newSite(t, size)
+	o := s.options(t, t.TempDir())
+	o.MaxRate = rate
+	began := time.Now()
+	d, err := Open(t.Context(), s.URL+"/shop.mender", o)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(s.file, all(t, d)))
+	require.NoError(t, d.Discard())
+	require.GreaterOrEqual(t, time.Since(began), size*time.Second/rate)
+
+	p := pace{rate: rate}
+	require.NoError(t, p.wait(t.Context(), 1))
+	p.due = p.due.Add(-time.Hour)
+	began = time.Now()
+	require.NoError(t, p.wait(t.Context(), rate/10))
+	require.GreaterOrEqual(t, time.Since(began), 100*time.Millisecond)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, p.wait(ctx, rate*3600), context.Canceled)
+}
