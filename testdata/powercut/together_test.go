@@ -185,12 +185,18 @@ func (m *machine) goOnTogether(p plan, committed bool) (ended string, err error)
 	if committed {
 		return "", fmt.Errorf("the deployment is %s after the commit", s.phase)
 	}
+	state, err := m.State("/")
+	if err != nil {
+		return "", err
+	}
+	// A client in whose database the cut has undone the commit believes in the old release.
+	believes := state.Provides["artifact_name"] == app+"-2"
 	for _, s := range []step{{"install", p.fresh}, {"commit", ""}} {
 		if err := m.mender(s); err != nil {
 			return "", err
 		}
 	}
-	if s.phase == "committed" || s.phase == "cleaning" || m.committed {
+	if s.phase == "committed" && believes || s.phase == "cleaning" || m.committed {
 		return "both are new", m.run(p.fresh, "2")
 	}
 	return "both are old", m.run(p.fresh, "1")
