@@ -179,6 +179,9 @@ func (c *command) run(ctx context.Context, dir string, stdout, stderr io.Writer,
 	var over *overrun
 	if c.bounds != nil {
 		over = &overrun{Writer: stderr}
+		if stdout == stderr {
+			cmd.Stdout = over // one writer for both, or they would write to it at the same time
+		}
 		cmd.Stderr = over
 	}
 	err := cmd.Start()

@@ -19,6 +19,15 @@ import (
 // Purge implements submodules.Session. It removes the application's containers, then their networks, the volumes
 // if that is asked for, and the images nobody else uses.
 func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
+	images, err := s.engine.Own(ctx, s.req.App)
+	if err != nil {
+		return err
+	}
+	var p *project // nil if it was not read
+	if r.First {
+		p = s.readable(ctx)
+		s.settleFirst(ctx, p, images)
+	}
 	list, err := s.ours(ctx)
 	if err != nil {
 		return err
@@ -40,7 +49,10 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 		urls[c.ImageID] = append(urls[c.ImageID], c.Image)
 	}
 	if len(list) == 0 {
-		projects = s.projectsOf(ctx)
+		if !r.First {
+			p = s.readable(ctx)
+		}
+		projects = s.projectsOf(p)
 	}
 	// Its containers may be gone already, and the copies that they mounted still be
 	// there.
@@ -83,10 +95,6 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 		if err := s.adopt(ctx, filepath.Dir(dir), list); err != nil {
 			return err
 		}
-	}
-	images, err := s.engine.Own(ctx, s.req.App)
-	if err != nil {
-		return err
 	}
 	if err := s.remove(ctx, list); err != nil {
 		return err
@@ -145,25 +153,34 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 }
 
 // projectsOf returns the projects that the application without containers may have had: by
-// its manifests, and by its name.
-func (s *session) projectsOf(ctx context.Context) map[string]bool {
+// its name, and by its manifests, where p is not nil.
+func (s *session) projectsOf(p *project) map[string]bool {
 	projects := map[string]bool{rules.ProjectName(s.req.App): true}
-	if s.req.Dir == "" {
-		return projects
-	}
-	// A release that Compose does not read made nothing.
-	dir, err := s.directory()
-	if err != nil {
-		return projects
-	}
-	c, err := s.findCompose(ctx)
-	if err != nil {
-		return projects
-	}
-	if p, err := s.readProject(ctx, c, dir, "", false); err == nil {
+	if p != nil {
 		projects[p.name] = true
 	}
 	return projects
+}
+
+// readable reads the release's project. It returns nil if Compose does not read it: such a
+// release made nothing.
+func (s *session) readable(ctx context.Context) *project {
+	if s.req.Dir == "" {
+		return nil
+	}
+	dir, err := s.directory()
+	if err != nil {
+		return nil
+	}
+	c, err := s.findCompose(ctx)
+	if err != nil {
+		return nil
+	}
+	p, err := s.readProject(ctx, c, dir, "", false)
+	if err != nil {
+		return nil
+	}
+	return p
 }
 
 // tagsOf returns the tags to remove with the application: those that its containers

@@ -282,6 +282,11 @@ var (
 // is of no use.
 func (s *session) freeNames(ctx context.Context, pl *plan, said string) error {
 	cli := s.engine.Client()
+	if s.mustStart {
+		if err := s.freeContainerNames(ctx, pl, said); err != nil {
+			return err
+		}
+	}
 	if m := danglingEndpoint.FindStringSubmatch(said); m != nil {
 		net := strings.TrimRight(m[2], ".,;)")
 		s.req.Logf("the network %s has a connection of %s that no container has: removing it", net, m[1])
@@ -315,12 +320,20 @@ func (s *session) freeNames(ctx context.Context, pl *plan, said string) error {
 	if err != nil {
 		return err
 	}
+	if len(taken) == 0 {
+		return nil
+	}
+	all, err := s.containers(ctx, "")
+	if err != nil {
+		return err
+	}
+	ours := s.mine(pl, all)
 	for _, n := range taken {
-		if len(n.Containers) > 0 {
-			continue // up fails, and says so
+		if err := usedNetwork(n, ours); err != nil {
+			return err
 		}
-		s.req.Logf("removing the network %s: somebody made it, Compose would not take it, and nothing is connected to it", n.Name)
-		if err := cli.NetworkRemove(ctx, n.ID); err != nil && !docker.IsNotFound(err) {
+		s.req.Logf("removing the network %s: somebody made it, Compose would not take it, and no other container is connected to it", n.Name)
+		if err := s.removeNetwork(ctx, n.ID); err != nil {
 			return fmt.Errorf("remove the network %s: %w", n.Name, err)
 		}
 	}
@@ -363,35 +376,105 @@ func (s *session) networks(ctx context.Context, f filters.KeyValuePair) ([]netwo
 }
 
 // checkNames refuses a project if somebody else's container or network has a name that it
-// needs.
+// needs. START and ROLLBACK free the names of containers, because no other release could
+// run instead.
 func (s *session) checkNames(ctx context.Context, pl *plan) error {
-	ours := map[string]bool{} // IDs
-	have := map[string]int{}  // by service
-	for _, c := range append(slices.Clone(pl.existing), s.owned(pl.everything)...) {
-		if !ours[c.ID] && c.Labels[labelProject] == pl.name {
-			have[c.Labels[labelService]]++
-		}
-		ours[c.ID] = true
-	}
-	for _, svc := range pl.model.names() {
-		want := pl.model.Services[svc].containers()
-		if s.mustStart && have[svc] >= want {
-			continue // they are there, by whatever name
-		}
-		needs := pl.model.Services[svc].containerNames(pl.name, svc)
-		for _, c := range pl.everything {
-			if called := name(c); !ours[c.ID] && c.Labels[labelProject] != pl.name && slices.Contains(needs, called) {
-				return fmt.Errorf("service %s needs the name %s, which a container has that is not this application's: remove it (docker rm --force %s) or give it another name (docker rename %s NAME)", svc, called, called, called)
-			}
+	if !s.mustStart {
+		for _, taken := range s.takenNames(pl, pl.everything) {
+			called := name(taken.by)
+			return fmt.Errorf("service %s needs the name %s, which a container has that is not this application's: remove it (docker rm --force %s) or give it another name (docker rename %s NAME)", taken.service, called, called, called)
 		}
 	}
 	taken, err := s.takenNetworks(ctx, pl)
 	if err != nil {
 		return err
 	}
+	ours := s.mine(pl, pl.everything)
 	for _, n := range taken {
-		for _, ep := range n.Containers {
-			return fmt.Errorf("the project needs a network %s of its own, and somebody made one that %s is connected to: disconnect it (docker network disconnect %s %s)", n.Name, ep.Name, n.Name, ep.Name)
+		if err := usedNetwork(n, ours); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// usedNetwork says which container that is not ours uses a network that has a name of the
+// project's, and that somebody made; nil for none.
+func usedNetwork(n network.Inspect, ours map[string]bool) error {
+	for id, ep := range n.Containers {
+		if ours[id] {
+			continue
+		}
+		return fmt.Errorf("the project needs a network %s of its own, and somebody made one that %s is connected to: disconnect it (docker network disconnect %s %s)", n.Name, ep.Name, n.Name, ep.Name)
+	}
+	return nil
+}
+
+// mine has the IDs of those of all containers that are the application's, or run from its
+// directory.
+func (s *session) mine(pl *plan, all []container.Summary) map[string]bool {
+	ids := map[string]bool{}
+	for _, c := range append(s.from(pl.dir, all), s.owned(all)...) {
+		ids[c.ID] = true
+	}
+	return ids
+}
+
+// takenName is a name that a service needs, and that somebody else's container has.
+type takenName struct {
+	service string
+	missing bool // the service has fewer containers than it needs
+	by      container.Summary
+}
+
+// takenNames returns the names that the project's services need and that others of all
+// containers have.
+func (s *session) takenNames(pl *plan, all []container.Summary) (taken []takenName) {
+	ours := s.mine(pl, all)
+	have := map[string]int{} // by service
+	for _, c := range all {
+		if ours[c.ID] && c.Labels[labelProject] == pl.name {
+			have[c.Labels[labelService]]++
+		}
+	}
+	for _, svc := range pl.model.names() {
+		service := pl.model.Services[svc]
+		needs := service.containerNames(pl.name, svc)
+		for _, c := range all {
+			if !ours[c.ID] && c.Labels[labelProject] != pl.name && slices.Contains(needs, name(c)) {
+				taken = append(taken, takenName{svc, have[svc] < service.containers(), c})
+			}
+		}
+	}
+	return taken
+}
+
+// freeContainerNames gives somebody else's containers other names where START or ROLLBACK
+// needs theirs: nothing else about such a container changes, and it goes on. said is what
+// Compose said in the try before.
+func (s *session) freeContainerNames(ctx context.Context, pl *plan, said string) error {
+	all, err := s.containers(ctx, "")
+	if err != nil {
+		return err
+	}
+	used := map[string]bool{}
+	for _, c := range all {
+		used[name(c)] = true
+	}
+	for _, taken := range s.takenNames(pl, all) {
+		called := name(taken.by)
+		// A service whose containers are there needs no name, unless they are made again.
+		if !s.back && !taken.missing && !strings.Contains(said, nameTaken) {
+			continue
+		}
+		other := called + "-other"
+		for n := 2; used[other]; n++ {
+			other = fmt.Sprintf("%s-other-%d", called, n)
+		}
+		used[other] = true
+		s.req.Logf("warning: service %s needs the name %s, which a container has that is not this application's: that container is called %s now, and goes on", taken.service, called, other)
+		if err := s.engine.Client().ContainerRename(ctx, taken.by.ID, other); err != nil && !docker.IsNotFound(err) {
+			return fmt.Errorf("service %s needs the name %s, which a container has that is not this application's, and that cannot be given another one: %w: remove it (docker rm --force %s)", taken.service, called, err, called)
 		}
 	}
 	return nil

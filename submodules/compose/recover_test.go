@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
 // lossy is an application on a network of its own: web changes with each release, and waits
@@ -100,6 +101,12 @@ var whatIsLost = map[string]func(b *bench){
 		b.each("stop", "-t1")
 		b.removeNetworks()
 		b.docker("network", "create", b.app+"_default")
+	},
+	"connected to a network by hand": func(b *bench) {
+		b.each("stop", "-t1")
+		b.removeNetworks()
+		b.docker("network", "create", b.app+"_default")
+		b.docker("network", "connect", b.app+"_default", b.one("side").ID)
 	},
 	"containers gone":         func(b *bench) { b.each("rm", "-f") },
 	"everything but the data": func(b *bench) { b.each("rm", "-f"); b.removeNetworks() },
@@ -273,6 +280,70 @@ func TestPutsRightWhatIsLost(t *testing.T) {
 			require.NoError(t, b.mod.Stop(t.Context(), submodules.StopRequest{Request: req}))
 			require.NoError(t, b.mod.Start(t.Context(), req))
 			b.runs("one")
+		})
+	}
+}
+
+// A name that a service needs and somebody's container has: ROLLOUT refuses the release and
+// changes nothing. ROLLBACK and START give that container another name, and it goes on.
+func TestNameOfOthers(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []string{"running", "stopped"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.conf("HEALTH_DEADLINE=20\nHEALTH_WINDOW=300ms\n")
+			v1 := b.load("1")
+			b.docker("tag", imagestore.OwnRef(b.app, v1.Digest), "person:"+b.app)
+			both := "services:\n  web: {image: APP:1, command: [sleep, VERSION], stop_grace_period: 1s}\n  side: {image: APP:1, stop_grace_period: 1s}\n"
+			files := func(version string) map[string]string {
+				return map[string]string{"compose.yaml": b.named(strings.Replace(both, "VERSION", version, 1))}
+			}
+			req := submodules.Request{App: b.app, Components: []submodules.Component{v1}, Dir: b.release("1", files("one"))}
+			require.NoError(t, b.mod.Rollout(t.Context(), req))
+			// take has somebody's container take the name of a service's.
+			take := func(service string) (id string) {
+				called := strings.TrimPrefix(b.one(service).Names[0], "/")
+				b.docker("rm", "-f", b.one(service).ID)
+				b.docker("create", "--name", called, "person:"+b.app)
+				if kind == "running" {
+					b.docker("start", called)
+				}
+				return b.docker("inspect", "--format", "{{.Id}}", called)
+			}
+			// kept requires that somebody's container is as it was, under another name.
+			kept := func(id, called string) {
+				t.Helper()
+				require.Equal(t, "/"+called+" "+map[string]string{"running": "running", "stopped": "created"}[kind], b.docker("inspect", "--format", "{{.Name}} {{.State.Status}}", id))
+			}
+			id := take("side")
+			web := b.one("web").ID
+			b.release("2", files("two"))
+			require.ErrorContains(t, b.mod.Rollout(t.Context(), req), "docker rename "+b.app+"-side-1 NAME")
+			kept(id, b.app+"-side-1")
+			require.Equal(t, web, b.one("web").ID)
+			b.release("1", nil)
+			require.NoError(t, b.mod.Rollback(t.Context(), submodules.RollbackRequest{Request: req}))
+			kept(id, b.app+"-side-1-other")
+			require.Equal(t, container.StateRunning, b.one("side").State)
+
+			second := take("side")
+			require.NoError(t, b.mod.Start(t.Context(), req))
+			kept(second, b.app+"-side-1-other-2")
+			require.Equal(t, container.StateRunning, b.one("side").State)
+
+			// The release that comes back makes a container again that has another name.
+			require.NoError(t, b.mod.Stop(t.Context(), submodules.StopRequest{Request: req, Remove: true}))
+			b.release("2", nil)
+			require.NoError(t, b.mod.Rollout(t.Context(), req))
+			b.docker("rename", b.one("web").ID, b.app+"-elsewhere")
+			b.docker("create", "--name", b.app+"-web-1", "person:"+b.app)
+			require.NoError(t, b.mod.Start(t.Context(), req))
+			require.Equal(t, "/"+b.app+"-elsewhere", b.one("web").Names[0], "it needs the name no more")
+			b.release("1", nil)
+			require.NoError(t, b.mod.Rollback(t.Context(), submodules.RollbackRequest{Request: req}))
+			b.docker("inspect", b.app+"-web-1-other")
+			require.Equal(t, "/"+b.app+"-web-1", b.one("web").Names[0])
 		})
 	}
 }

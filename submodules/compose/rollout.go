@@ -29,6 +29,7 @@ type plan struct {
 	renewals   []renewal
 	volumes    []string            // volumes that stay although the release says otherwise
 	schedules  map[string]schedule // of the services that have a health check
+	asked      asked               // what Compose asked the engine for, and does not know of
 	waits      string              // a file of Compose for services that jobs no longer hold up; "" for none
 }
 
@@ -54,7 +55,7 @@ func (s *session) read(ctx context.Context, replaces func(dir string, all []cont
 		return nil, err
 	}
 	all := slices.DeleteFunc(slices.Clone(everything), func(c container.Summary) bool { return c.Labels[labelProject] == "" })
-	pl := &plan{compose: c, existing: replaces(dir, all), everything: everything}
+	pl := &plan{compose: c, existing: replaces(dir, all), everything: everything, asked: asked{}}
 	pl.project, err = s.readProject(ctx, c, dir, runsAs(pl.existing), !s.back)
 	if err != nil && s.back && len(s.req.Overrides) > 0 && ctx.Err() == nil {
 		// No other release could run instead.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -48,6 +49,7 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]bygone) er
 	if err == nil {
 		return nil
 	}
+	s.settleUp(ctx, pl)
 	if errors.Is(err, errOverrun) {
 		return fmt.Errorf("docker compose up failed half-way: %w", err)
 	}
@@ -99,6 +101,9 @@ func (s *session) tryUp(ctx context.Context, pl *plan, before map[string]bygone)
 		if ctx.Err() != nil || errors.Is(err, errOverrun) {
 			return said, err
 		}
+		if err != nil {
+			s.settleUp(ctx, pl)
+		}
 		var lerr error
 		left, lerr = s.incomplete(ctx, pl, err == nil)
 		switch {
@@ -132,7 +137,11 @@ func (s *session) compose(ctx context.Context, pl *plan, said *tail, more ...str
 		p.files = append(slices.Clip(p.files), pl.waits)
 	}
 	args := append([]string{"up", "--pull", "never", "--no-build"}, more...)
-	return pl.compose.limited(s.set.deadline+upMargin).run(ctx, pl.dir, said, said, p.args(args...)...)
+	steps := &tail{log: pl.asked.note}
+	all := io.MultiWriter(said, steps)
+	err = pl.compose.limited(s.set.deadline+upMargin).run(ctx, pl.dir, all, all, p.args(args...)...)
+	steps.flush()
+	return err
 }
 
 // upTries is how often up is tried.

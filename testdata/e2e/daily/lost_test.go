@@ -1,11 +1,19 @@
 package daily
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"net"
+	"net/http"
+	"os"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/testdata/bed"
@@ -109,6 +117,21 @@ func TestEngineHasLostSomething(t *testing.T) {
 		require.NoError(t, <-started)
 		e2e.Settled(t, d, w, "1")
 	})
+	t.Run("a name that somebody takes", func(t *testing.T) {
+		take := func() {
+			d.MustRun(t, "bash", "-ec", "docker rm -f shop-stock-1; docker run -d --name shop-stock-1 shop/stock:1")
+		}
+		for _, command := range []string{"resume", "start shop"} {
+			take()
+			if command == "resume" {
+				require.Contains(t, e2e.MenderFails(t, d, "install", files["2"]), "docker rename shop-stock-1 NAME")
+			}
+			d.MustRun(t, "mender-app", strings.Fields(command)...)
+			require.Equal(t, "true", strings.TrimSpace(d.MustRun(t, "docker", "inspect", "--format", "{{.State.Running}}", "shop-stock-1-other")), command)
+			d.MustRun(t, "docker", "rm", "-f", "shop-stock-1-other")
+			e2e.Settled(t, d, w, "1")
+		}
+	})
 	t.Run("a deleted bridge", func(t *testing.T) {
 		d.MustRun(t, "bash", "-ec", "docker stop -t 1 shop-web-1 shop-stock-1; ip link delete docker0; ip link delete br-$(docker network ls --no-trunc -q -f name=shop_default | cut -c1-12)")
 		d.MustRun(t, "mender-app", "start", "shop")
@@ -163,4 +186,111 @@ func TestFirstInstallThatMakesNoContainerLeavesNothing(t *testing.T) {
 		d.MustRun(t, "mender-app", strings.Fields(command)...)
 		require.Equal(t, before.Networks, d.MustState(t).Networks, command)
 	}
+}
+
+// Compose gives up when the engine refuses one container, and the engine goes on to make
+// another one, slowly. Neither a first installation nor an update that fails like this leaves
+// that container.
+func TestEngineStillMakesAContainer(t *testing.T) {
+	d := e2e.Device(t)
+	held := slowVolumes(t, d, "shop-web-1", "shop-extra-1")
+	text := strings.Replace(e2e.Compose("1"), "    ports: [\"8080:8080\"]\n", "    volumes: [\"slow:/slow\"]\n", 1)
+	text = strings.Replace(text, "  stock:\n", "  stock:\n    runtime: none-such\n", 1) + "  slow: {driver: slow}\n"
+	images := []string{e2e.Archive(t, e2e.Web(t, "1", "")), e2e.Archive(t, e2e.Stock(t))}
+	first := e2e.Generate(t, d, "shop", "shop-1", "1", text, images...)
+	before := d.MustState(t)
+	e2e.MenderFails(t, d, "install", first)
+	requireSame(t, before, d.MustState(t))
+	require.NotZero(t, held(), "the engine was not slow")
+
+	e2e.Mender(t, d, "install", e2e.Generate(t, d, "shop", "shop-1", "1", e2e.Compose("1"), images...))
+	e2e.Mender(t, d, "commit")
+	// Neither service of the release before is in the one that fails.
+	before = d.MustState(t)
+	text = strings.NewReplacer("  web:\n", "  extra:\n", "  stock:\n", "  more:\n", "8081", "8082").Replace(text)
+	e2e.MenderFails(t, d, "install", e2e.Generate(t, d, "shop", "shop-2", "2", text, images...))
+	after := d.MustState(t)
+	require.Len(t, after.Containers, len(before.Containers))
+	require.Equal(t, before.Images, after.Images)
+	require.NotZero(t, held(), "the engine was not slow")
+}
+
+func requireSame(t *testing.T, before, after bed.State) {
+	t.Helper()
+	require.Equal(t, before.Containers, after.Containers)
+	require.Equal(t, before.Images, after.Images)
+	require.Equal(t, before.Networks, after.Networks)
+	require.Equal(t, before.Volumes, after.Volumes)
+}
+
+// slowVolumes gives the engine a driver of volumes, "slow", which takes seconds when the
+// engine makes one of the containers. held returns how often it did since the last call.
+func slowVolumes(t *testing.T, d *bed.Device, containers ...string) (held func() int64) {
+	t.Helper()
+	engine, err := d.Docker()
+	require.NoError(t, err)
+	t.Cleanup(func() { engine.Close() })
+	// The engine has the name of a container that it is making, and does not list it.
+	isMaking := func() bool {
+		for _, called := range containers {
+			if _, err := engine.ContainerInspect(context.Background(), called); err == nil {
+				continue
+			}
+			made, err := engine.ContainerCreate(context.Background(), &container.Config{Image: "shop/stock:1"}, nil, nil, nil, called)
+			if err != nil && strings.Contains(err.Error(), "is already in use") {
+				return true
+			}
+			_ = engine.ContainerRemove(context.Background(), made.ID, container.RemoveOptions{Force: true})
+		}
+		return false
+	}
+	var times atomic.Int64
+	var mu sync.Mutex
+	volumes := map[string]bool{}
+	type volume struct{ Name, Mountpoint string }
+	data := d.Share("slow")
+	require.NoError(t, os.MkdirAll(data, 0o755))
+	answer := func(w http.ResponseWriter, r *http.Request) {
+		var asked struct{ Name string }
+		_ = json.NewDecoder(r.Body).Decode(&asked)
+		if r.URL.Path == "/VolumeDriver.Get" && isMaking() {
+			times.Add(1)
+			time.Sleep(5 * time.Second)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		said := map[string]any{"Err": ""}
+		switch r.URL.Path {
+		case "/Plugin.Activate":
+			said = map[string]any{"Implements": []string{"VolumeDriver"}}
+		case "/VolumeDriver.Create":
+			volumes[asked.Name] = true
+		case "/VolumeDriver.Remove":
+			delete(volumes, asked.Name)
+		case "/VolumeDriver.Get":
+			said["Volume"] = volume{asked.Name, data}
+			if !volumes[asked.Name] {
+				said = map[string]any{"Err": "no such volume"}
+			}
+		case "/VolumeDriver.List":
+			list := []volume{}
+			for name := range volumes {
+				list = append(list, volume{name, data})
+			}
+			said["Volumes"] = list
+		case "/VolumeDriver.Path", "/VolumeDriver.Mount":
+			said["Mountpoint"] = data
+		case "/VolumeDriver.Capabilities":
+			said = map[string]any{"Capabilities": map[string]string{"Scope": "local"}}
+		}
+		_ = json.NewEncoder(w).Encode(said)
+	}
+	socket := d.Share("slow.sock")
+	l, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	server := &http.Server{Handler: http.HandlerFunc(answer), ReadHeaderTimeout: time.Minute}
+	go func() { _ = server.Serve(l) }()
+	t.Cleanup(func() { server.Close() })
+	d.MustRun(t, "bash", "-ec", "mkdir -p /etc/docker/plugins; echo 'unix://"+socket+"' >/etc/docker/plugins/slow.spec")
+	return func() int64 { return times.Swap(0) }
 }

@@ -1,0 +1,134 @@
+package compose
+
+import (
+	"context"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/docker/docker/api/types/container"
+
+	"github.com/mender-app/mender-app/submodules/imagestore/docker"
+)
+
+// Compose makes containers side by side, and gives up when the engine refuses one. The engine
+// goes on with the others. It lists a container only when it is whole, so a clean-up that
+// lists containers at once misses those, and they stay with the images that they use. But an
+// engine holds the name of a container from the beginning: whoever asks for the same name
+// is told that it is in use.
+
+// settleTime bounds the wait for an engine that is still making containers.
+const settleTime = time.Minute
+
+// asked has the names of the containers that Compose asked the engine for, and has not heard
+// of since. The value says whether Compose makes a container again, under a name of its
+// own until the old one is gone.
+type asked map[string]bool
+
+var makingStep = regexp.MustCompile(`^Container (\S+)\s+(Creating|Created|Recreate|Recreated)$`)
+
+// note takes a line that Compose said.
+func (a asked) note(line string) {
+	m := makingStep.FindStringSubmatch(line)
+	if m == nil {
+		return
+	}
+	switch m[2] {
+	case "Creating":
+		a[m[1]] = false
+	case "Recreate":
+		a[m[1]] = true
+	default:
+		delete(a, m[1])
+	}
+}
+
+// settle waits until the engine has made what Compose asked it for and no longer waits for,
+// or has given it up. image is one that the engine has.
+func (s *session) settle(ctx context.Context, project, image string, names asked) {
+	ctx, cancel := context.WithTimeout(ctx, settleTime)
+	defer cancel()
+	for _, called := range slices.Sorted(maps.Keys(names)) {
+		for told := false; ; told = true {
+			done, err := s.isMade(ctx, project, image, called, names[called])
+			if err != nil {
+				s.req.Logf("whether the engine still makes container %s is not known: %v", called, err)
+				return
+			}
+			if done {
+				break
+			}
+			if !told {
+				s.req.Logf("waiting for the engine, which still makes container %s", called)
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(200 * time.Millisecond):
+			}
+		}
+	}
+}
+
+// isMade reports whether the engine is done with a container: it has it, or its name is
+// free. again says that Compose makes it while an old one has the name.
+func (s *session) isMade(ctx context.Context, project, image, called string, again bool) (bool, error) {
+	cli := s.engine.Client()
+	if again {
+		old, err := cli.ContainerInspect(ctx, called)
+		if docker.IsNotFound(err) {
+			return true, nil // Compose removes the old one when it has the new one
+		}
+		if err != nil {
+			return false, err
+		}
+		called = old.ID[:min(12, len(old.ID))] + "_" + called
+	}
+	if _, err := cli.ContainerInspect(ctx, called); !docker.IsNotFound(err) {
+		return err == nil, err
+	}
+	// Should this call end before the removal, the next one knows by the labels whose it is.
+	probe, err := cli.ContainerCreate(ctx, &container.Config{Image: image, Cmd: []string{"none"}, Labels: map[string]string{
+		labelApp: s.req.App, labelProject: project, labelService: called,
+	}}, &container.HostConfig{NetworkMode: "none"}, nil, nil, called)
+	if err != nil && (docker.IsConflict(err) || strings.Contains(err.Error(), nameTaken)) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	err = cli.ContainerRemove(ctx, probe.ID, container.RemoveOptions{Force: true, RemoveVolumes: true})
+	if docker.IsNotFound(err) {
+		err = nil
+	}
+	return true, err
+}
+
+// settleUp waits for what a failed `docker compose up` has left the engine to make.
+func (s *session) settleUp(ctx context.Context, pl *plan) {
+	image := ""
+	for _, svc := range pl.model.names() {
+		image = pl.model.Services[svc].Image
+	}
+	for _, p := range pl.pins {
+		image = p.img.ID
+	}
+	s.settle(ctx, pl.name, image, pl.asked)
+	clear(pl.asked)
+}
+
+// settleFirst waits for what a first release that failed has left the engine to make, also
+// where somebody ended Compose.
+func (s *session) settleFirst(ctx context.Context, p *project, images []docker.Image) {
+	if p == nil || len(images) == 0 {
+		return
+	}
+	names := asked{}
+	for name, svc := range p.model.Services {
+		for _, called := range svc.containerNames(p.name, name) {
+			names[called] = false
+		}
+	}
+	s.settle(ctx, p.name, images[0].ID, names)
+}
