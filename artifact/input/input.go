@@ -7,6 +7,7 @@
 package input
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -18,7 +19,8 @@ import (
 
 // Open opens a regular file for reading. It never waits. The error names what else the path
 // is; it is a directory, a pipe, a device or a socket. What this process has open already,
-// such as /dev/stdin, may be anything.
+// such as /dev/stdin, may be anything. A URL is a name like any other, but an error does not
+// show its secrets.
 func Open(path string) (*os.File, error) {
 	flags := os.O_RDONLY | unix.O_NONBLOCK | unix.O_NOCTTY
 	own := path == "/dev/stdin" || strings.HasPrefix(path, "/dev/fd/") || strings.HasPrefix(path, "/proc/self/fd/")
@@ -26,6 +28,10 @@ func Open(path string) (*os.File, error) {
 		flags = os.O_RDONLY
 	}
 	f, err := os.OpenFile(path, flags, 0)
+	var failed *fs.PathError
+	if errors.As(err, &failed) {
+		failed.Path = Source(path).String()
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -35,4 +35,8 @@ func TestSource(t *testing.T) {
 	}
 	require.True(t, Source("https://u:p@ex ample.com").IsURL(), "no file is looked for, whose name an error would show")
 	require.False(t, Source("a.mender").IsURL())
+
+	// A URL of another kind is taken for the name of a file.
+	_, err := Open("ftp://user:canary@example.com/a?token=canary")
+	require.EqualError(t, err, "open ftp://example.com/a: no such file or directory")
 }

@@ -120,7 +120,7 @@ func checkMirror(m string) error {
 	}
 	u, err := url.Parse(m)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return fmt.Errorf("%q is neither the absolute path of a directory nor a URL https://HOST/DIRECTORY without user and query; content_token_file has a token", clip.Text(m))
+		return fmt.Errorf("%q is neither the absolute path of a directory nor a URL https://HOST/DIRECTORY without user and query; content_token_file has a token", clip.Text(input.Source(m).String()))
 	}
 	return nil
 }
