@@ -48,7 +48,8 @@ func TestReleaseIsReproducible(t *testing.T) {
 		sh(t, release, "sha256sum --quiet --check SHA256SUMS && openssl dgst -sha256 -verify '"+key+".pub' -signature SHA256SUMS.sig SHA256SUMS")
 		sums = append(sums, sh(t, release, "cat SHA256SUMS"))
 		for _, file := range []string{
-			"mender-app-" + version + ".tar.gz", "mender-app-" + version + "-linux-" + runtime.GOARCH + ".tar.gz",
+			"mender-app-" + version + ".tar.gz", "mender-app-" + version + "-vendored.tar.gz",
+			"meta-mender-app-" + version + ".tar.gz", "buildroot-mender-app-" + version + ".tar.gz", "mender-app-" + version + "-linux-" + runtime.GOARCH + ".tar.gz",
 			"sbom/mender-app-" + version + "-linux-" + runtime.GOARCH + "-app.cdx.json",
 			"packages/mender-app_" + strings.ReplaceAll(version, "-", "~") + "-1_" + runtime.GOARCH + ".deb",
 		} {
@@ -57,6 +58,10 @@ func TestReleaseIsReproducible(t *testing.T) {
 		tree := t.TempDir()
 		sh(t, tree, "tar -xzf '"+release+"'/mender-app-*-linux-*.tar.gz")
 		require.Equal(t, "app "+version+"\n", sh(t, tree, "usr/share/mender/modules/v3/app --version"))
+		for _, recipes := range []string{"meta-mender-app", "buildroot-mender-app"} {
+			tree := t.TempDir()
+			sh(t, tree, "tar -xzf '"+release+"'/"+recipes+"-*.tar.gz && grep -rq $(sha256sum <'"+release+"/mender-app-"+version+"-vendored.tar.gz' | cut -d' ' -f1) .")
+		}
 		// t.TempDir names every directory of this test by the test.
 		sh(t, tree, "! grep -rlF "+t.Name()+" . '"+release+"/sbom'")
 	}
