@@ -19,6 +19,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/input"
@@ -32,8 +33,10 @@ const Forms = "a directory, an https URL, s3://BUCKET/PREFIX or oci:HOST/REPOSIT
 // Bounds of a place.
 const (
 	maxFiles = 10_000
-	// stalled is how long a server may send or take nothing.
+	// stalled is how long a server may take for progress bytes, and whole for a file.
 	stalled  = time.Minute
+	progress = 16 << 10
+	whole    = 4 * time.Hour
 	attempts = 3
 )
 
@@ -130,8 +133,11 @@ func Releases(ctx context.Context, p Place) ([]string, error) {
 }
 
 // Download writes a file of a place to a path. It tries again when the connection is cut,
-// and gives up a server that sends nothing for a minute. tell gets the bytes so far.
+// and gives up a server that sends less than 16 KiB in a minute, or takes longer than four
+// hours in all. tell gets the bytes so far.
 func Download(ctx context.Context, p Place, name, path string, tell func(done int64)) error {
+	ctx, cancel := inTime(ctx, name)
+	defer cancel()
 	for try := 1; ; try++ {
 		err := download(ctx, p, name, path, tell)
 		if err == nil || ctx.Err() != nil || final(err) || try == attempts {
@@ -175,12 +181,24 @@ func download(ctx context.Context, p Place, name, path string, tell func(int64))
 	return nil
 }
 
-// watched returns a context that ends when moved was not called for a minute. The caller
-// calls stop.
+// inTime returns a context that ends when a file has taken too long in all.
+func inTime(ctx context.Context, name string) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, whole, fmt.Errorf("%s took longer than %s in all", name, whole))
+}
+
+// watched returns a context that ends when less than 16 KiB moved in a minute. moved gets
+// the bytes that moved. The caller calls stop.
 func watched(ctx context.Context) (_ context.Context, moved func(int64), stop func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(stalled, func() { cancel(fmt.Errorf("nothing moved for %s", stalled)) })
-	return ctx, func(int64) { timer.Reset(stalled) }, func() { timer.Stop(); cancel(nil) }
+	timer := time.AfterFunc(stalled, func() { cancel(fmt.Errorf("less than %d KiB moved in %s", progress>>10, stalled)) })
+	var since atomic.Int64
+	moved = func(n int64) {
+		if since.Add(n) >= progress {
+			since.Store(0)
+			timer.Reset(stalled)
+		}
+	}
+	return ctx, moved, func() { timer.Stop(); cancel(nil) }
 }
 
 // Put adds the file at path to a place, under a name. there reports that the place has
@@ -202,6 +220,8 @@ func Put(ctx context.Context, p Place, name, path string, tell func(done int64))
 	if !info.Mode().IsRegular() {
 		return false, &Error{Text: path + " is not a regular file"}
 	}
+	ctx, cancel := inTime(ctx, name)
+	defer cancel()
 	for try := 1; ; try++ {
 		there, err = put(ctx, p, name, f, info.Size(), tell)
 		if err == nil || ctx.Err() != nil || final(err) || try == attempts {

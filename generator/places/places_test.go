@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -243,4 +245,48 @@ func TestListKeepsBoth(t *testing.T) {
 	list, err := Releases(ctx, p)
 	require.NoError(t, err)
 	require.Equal(t, []string{"shop-2.mender", "shop-1.mender"}, list)
+}
+
+// dripping is a place whose files come one piece after the other, with pauses.
+type dripping struct {
+	Place
+	piece int
+	pause time.Duration
+}
+
+func (d dripping) Open(ctx context.Context, _ string) (io.ReadCloser, error) {
+	return io.NopCloser(readFunc(func(p []byte) (int, error) {
+		select {
+		case <-ctx.Done():
+			return 0, ctx.Err()
+		case <-time.After(d.pause):
+			return min(len(p), d.piece), nil
+		}
+	})), nil
+}
+
+type readFunc func([]byte) (int, error)
+
+func (f readFunc) Read(p []byte) (int, error) { return f(p) }
+
+// TestSlowPlaces: a server that sends a file drop by drop is given up after a minute, and one
+// that is only slow after four hours.
+func TestSlowPlaces(t *testing.T) {
+	for _, c := range []struct {
+		d    dripping
+		says string
+		took time.Duration
+	}{
+		{dripping{piece: 1, pause: time.Second}, "less than 16 KiB moved in 1m0s", attempts * stalled},
+		{dripping{piece: progress, pause: 50 * time.Second}, "shop.mender took longer than 4h0m0s in all", whole},
+	} {
+		path := filepath.Join(t.TempDir(), "shop.mender")
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			err := Download(t.Context(), c.d, "shop.mender", path, func(int64) {})
+			require.EqualError(t, err, c.says)
+			require.Equal(t, c.took, time.Since(began).Round(time.Second))
+			require.NoFileExists(t, path)
+		})
+	}
 }

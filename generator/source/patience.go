@@ -9,10 +9,12 @@ import (
 )
 
 // A registry has a minute for the head of each answer, and a minute for each 16 KiB of its
-// body: with the bounds of sizes, no answer takes for ever.
+// body. All answers for one image together have four hours: one of 10 GB then comes at
+// 700 kB/s.
 const (
-	patience = time.Minute
-	progress = 16 << 10
+	patience   = time.Minute
+	progress   = 16 << 10
+	imageLimit = 4 * time.Hour
 )
 
 // patientAnswers gives up answers that come too slowly. The time in which nobody reads them

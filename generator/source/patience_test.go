@@ -1,13 +1,17 @@
 package source
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/generator/gentest"
 )
 
 // TestSlowRegistry: a server that does not answer, or answers drop by drop, is given up; a
@@ -62,4 +66,33 @@ func TestSlowRegistry(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, large-1000, n)
 	require.NoError(t, r.Body.Close())
+}
+
+// TestSlowImage: a registry that always makes progress is given up when an image has taken
+// too long in all, whichever answers it took it for.
+func TestSlowImage(t *testing.T) {
+	host := gentest.Serve(t, "", "", func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Method != http.MethodGet || !strings.Contains(r.URL.Path, "/blobs/") {
+				next.ServeHTTP(w, r)
+				return
+			}
+			all := httptest.NewRecorder()
+			next.ServeHTTP(all, r)
+			w.Header().Set("Content-Length", fmt.Sprint(all.Body.Len()))
+			for all.Body.Len() > 0 && r.Context().Err() == nil {
+				_, _ = w.Write(all.Body.Next(64 << 10))
+				w.(http.Flusher).Flush()
+				time.Sleep(20 * time.Millisecond)
+			}
+		})
+	})
+	img := gentest.Image(t, "linux/amd64", gentest.Files{"a": string(noise(t, 10<<20))})
+	gentest.Push(t, host+"/web:1", img, "", "")
+	o := opener(t, "linux/amd64")
+	o.imageLimit = 500 * time.Millisecond
+	began := time.Now()
+	_, err := open(t, o, host+"/web:1")
+	require.ErrorContains(t, err, host+"/web is too slow: the image took longer than 500ms in all: try again, or fetch from a mirror")
+	require.Less(t, time.Since(began), 3*time.Second, "all of it takes more than three")
 }

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -73,7 +74,20 @@ func withoutDigest(ref string) string {
 	return ref
 }
 
+// fetch fetches an image from one place, within the time that an image may take.
 func (o *Opener) fetch(ctx context.Context, place candidate, ref name.Reference) (*Found, error) {
+	limit := cmp.Or(o.imageLimit, imageLimit)
+	late := fmt.Errorf("%s is too slow: the image took longer than %s in all: try again, or fetch from a mirror", place.repository, limit)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, late)
+	defer cancel()
+	f, err := o.fetchImage(ctx, place, ref)
+	if err != nil && context.Cause(ctx) == late {
+		err = late
+	}
+	return f, err
+}
+
+func (o *Opener) fetchImage(ctx context.Context, place candidate, ref name.Reference) (*Found, error) {
 	var opts []name.Option
 	if place.insecure {
 		opts = append(opts, name.Insecure)

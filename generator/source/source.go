@@ -14,6 +14,7 @@ import (
 	"os"
 	"strings"
 	"syscall"
+	"time"
 	"unicode"
 
 	"github.com/google/go-containerregistry/pkg/name"
@@ -289,6 +290,8 @@ type Opener struct {
 	// Rebuild makes an image of which an artifact has a delta only, by the digest
 	// of its config; nil: such an image is an error.
 	Rebuild func(ctx context.Context, path string, digest image.Digest) (*image.Image, error)
+
+	imageLimit time.Duration // 0: the constant
 
 	archives  map[string]*image.Archive
 	artifacts map[string]*older

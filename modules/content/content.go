@@ -77,6 +77,9 @@ func (f *Fetcher) Fetch(ctx context.Context, want digest.Digest, size int64) (pa
 	if err := durable.Remove(kept); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return "", err
 	}
+	limit := download.Defaults().Whole
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w in %v: what has arrived is kept", ErrNowhere, limit))
+	defer cancel()
 	places := append(append([]string{}, f.Mirrors...), f.Sources...)
 	if len(places) == 0 {
 		return "", fmt.Errorf("%w: neither the artifact nor content_mirrors names a place", ErrNowhere)
@@ -133,6 +136,7 @@ func (f *Fetcher) from(ctx context.Context, place string, want digest.Digest, si
 	own := filepath.Join(f.Dir, want.Hex())
 	o := download.Defaults()
 	o.Dir, o.PlainHTTP, o.Attempts, o.Room, o.Transport, o.Log = filepath.Join(own, partial), true, attempts, f.Room, f.Transport, f.Log
+	o.Whole = 0 // it is for all places together
 	o.MaxRate = f.MaxRate
 	if attempts < patience {
 		o.Patience = 20 * time.Second

@@ -60,6 +60,9 @@ type Options struct {
 	// A connection that brings less than Progress bytes in Patience is dropped.
 	Progress int64
 	Patience time.Duration
+	// Whole is how long a download may take in all, from Open to its last byte; 0 is for
+	// ever.
+	Whole time.Duration
 	// MaxRate is how many bytes a second may arrive, so that others have the rest of the
 	// link; 0 is no bound.
 	MaxRate int64
@@ -76,7 +79,7 @@ type Options struct {
 
 // Defaults are the options for a device on a poor link, without Dir, Room and Log.
 func Defaults() Options {
-	return Options{Attempts: 10, Wait: time.Second, Progress: 16 << 10, Patience: time.Minute, Sync: 8 << 20}
+	return Options{Attempts: 10, Wait: time.Second, Progress: 16 << 10, Patience: time.Minute, Whole: 4 * time.Hour, Sync: 8 << 20}
 }
 
 // A Download reads the file at a URL. It is not safe for concurrent use.
@@ -134,6 +137,12 @@ func Open(ctx context.Context, rawURL string, o Options) (*Download, error) {
 	}
 	if err != nil {
 		return nil, err
+	}
+	if o.Whole > 0 {
+		late := fmt.Errorf("%w: %s: it took longer than %v in all. What has arrived is kept: the same command goes on from there", ErrFailed, shown(u), o.Whole)
+		within, cancel := context.WithTimeoutCause(ctx, o.Whole, late)
+		free := unlock
+		ctx, unlock = within, func() { cancel(); free() }
 	}
 	d := &Download{ctx: ctx, options: o, url: u, client: newClient(o), unlock: unlock, buffer: make([]byte, 64<<10), pace: pace{rate: o.MaxRate}}
 	if o.MaxRate > 0 { // many small pieces, instead of one every few seconds

@@ -512,3 +512,36 @@ func TestMaxRate(t *testing.T) {
 	cancel()
 	require.ErrorIs(t, p.wait(ctx, rate*3600), context.Canceled)
 }
+
+// TestSlowInAll: a server that always makes progress is given up when the download has taken
+// too long in all. The next download goes on where it ended.
+func TestSlowInAll(t *testing.T) {
+	s := newSite(t, 100_000)
+	slowly := func(_ int, w http.ResponseWriter, r *http.Request) bool {
+		w.Header().Set("Content-Length", fmt.Sprint(len(s.file)))
+		for at := 0; at < len(s.file) && r.Context().Err() == nil; at += 2000 {
+			_, _ = w.Write(s.file[at : at+2000])
+			w.(http.Flusher).Flush()
+			time.Sleep(100 * time.Millisecond)
+		}
+		return true
+	}
+	s.set(func() { s.fault = slowly })
+	dir := t.TempDir()
+	o := s.options(t, dir)
+	o.Whole = time.Second
+	d, err := Open(t.Context(), s.URL+"/shop.mender", o)
+	require.NoError(t, err)
+	began := time.Now()
+	got, err := io.ReadAll(d)
+	require.ErrorIs(t, err, ErrFailed)
+	require.ErrorContains(t, err, "it took longer than 1s in all. What has arrived is kept")
+	require.Less(t, time.Since(began), 4*time.Second, "all of it takes five")
+	require.NotEmpty(t, got)
+	require.NoError(t, d.Close())
+	s.set(func() { s.fault = nil })
+	d = s.open(t, dir)
+	require.Positive(t, d.Resumed())
+	require.Equal(t, s.file, all(t, d))
+	require.NoError(t, d.Discard())
+}
