@@ -11,6 +11,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/generator/content"
+	"github.com/mender-app/mender-app/generator/places"
 )
 
 func byReferenceCommand() *cobra.Command {
@@ -21,11 +22,12 @@ func byReferenceCommand() *cobra.Command {
 		Use:   "by-reference ARTIFACT PLACE",
 		Short: "take the images out of an artifact, for devices to fetch by their digests",
 		Long: `by-reference writes each form of each image in ARTIFACT, such as the delta over each of
-several older releases and the whole image, into the directory PLACE: as a file that is
-named by its SHA-256. The artifact that it writes has the manifests and the digests alone,
-some kilobytes. A device fetches the one form that it needs, from below a --source, or
-from where content_mirrors in its mender-app.conf says. Any web server will do, and a
-directory on a USB stick.
+several older releases and the whole image, to PLACE: as a file that is named by its
+SHA-256, or as a blob of a registry. PLACE is ` + places.Forms + `.
+The artifact that it writes has the manifests and the digests alone, some kilobytes. A device
+fetches the one form that it needs, from below a --source, or from where content_mirrors in
+its mender-app.conf says. Any web server will do, and a directory on a USB stick. Without a
+--source, content in a registry is fetched from there.
 
 ARTIFACT stays as it is: later releases build on it. Put PLACE onto the server before the
 artifact is deployed. The manifest of the new artifact is signed by --key or
@@ -34,18 +36,22 @@ artifact is deployed. The manifest of the new artifact is signed by --key or
 ` + exitText,
 		Example: `  app-gen --bases-from releases --full-fallback -n shop-5
   app-gen by-reference releases/shop-5.mender public/content \
-      --source https://downloads.example/content -o shop-5.mender --key private.pem`,
+      --source https://downloads.example/content -o shop-5.mender --key private.pem
+  app-gen by-reference releases/shop-5.mender oci:registry.example/shop/content -o shop-5.mender`,
 		Args: cobra.ExactArgs(2),
-		RunE: func(c *cobra.Command, args []string) error {
-			o.Artifact, o.Place = args[0], args[1]
+		RunE: func(c *cobra.Command, args []string) (err error) {
+			o.Artifact = args[0]
+			if o.Place, err = places.OpenContents(args[1]); err != nil {
+				return err
+			}
 			if o.Output == "" {
 				return &usageError{text: "--output-path is missing", hint: "name the artifact to write with -o"}
 			}
 			if same(o.Output, o.Artifact) {
 				return &usageError{text: "--output-path is the artifact itself", hint: "later releases build on it: choose another name"}
 			}
-			if err := artifact.CheckSources(o.Sources); err != nil {
-				return &usageError{text: "--source: " + err.Error()}
+			if o.Sources, err = sources(o.Sources, o.Place); err != nil {
+				return err
 			}
 			s, err := f.signing(c.Context())
 			if err != nil {
@@ -78,13 +84,13 @@ artifact is deployed. The manifest of the new artifact is signed by --key or
 }
 
 func mirrorCommand() *cobra.Command {
-	var from string
+	var from, temp string
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "mirror ARTIFACT… PLACE",
 		Short: "copy what devices fetch for artifacts to another place",
-		Long: `mirror copies the content of artifacts that by-reference wrote to the directory PLACE, such
-as a USB stick or the web server of a site. Each file is compared with its digest. What is
+		Long: `mirror copies the content of artifacts that by-reference wrote to another PLACE, such as a
+directory on a USB stick, or the registry of a site. Each file is compared with its digest. What is
 there already is not copied again, so mirror can be repeated. A device asks a mirror that
 content_mirrors in its mender-app.conf names, and never trusts it.
 
@@ -93,12 +99,19 @@ content_mirrors in its mender-app.conf names, and never trusts it.
 		Args:    cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			if from == "" {
-				return &usageError{text: "--from is missing", hint: "name the directory that app-gen by-reference wrote to"}
+				return &usageError{text: "--from is missing", hint: "name the place that app-gen by-reference wrote to"}
 			}
-			place := args[len(args)-1]
+			source, err := places.OpenContents(from)
+			if err != nil {
+				return err
+			}
+			place, err := places.OpenContents(args[len(args)-1])
+			if err != nil {
+				return err
+			}
 			var all []content.File
 			for _, path := range args[:len(args)-1] {
-				list, err := content.Mirror(c.Context(), path, from, place)
+				list, err := content.Mirror(c.Context(), path, source, place, temp)
 				if err != nil {
 					return err
 				}
@@ -113,9 +126,22 @@ content_mirrors in its mender-app.conf names, and never trusts it.
 			return nil
 		},
 	}
-	c.Flags().StringVar(&from, "from", "", "directory that has the content")
+	c.Flags().StringVar(&from, "from", "", "place that has the content")
+	c.Flags().StringVar(&temp, "temp-dir", "", "directory for temporary files (default: TMPDIR)")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	return c
+}
+
+// sources are the URLs of --source. Without any, devices ask the registry that has the
+// content.
+func sources(given []string, place *places.Contents) ([]string, error) {
+	if s := place.Source(); s != "" && len(given) == 0 {
+		given = []string{s}
+	}
+	if err := artifact.CheckSources(given); err != nil {
+		return nil, &usageError{text: "--source: " + err.Error()}
+	}
+	return given, nil
 }
 
 func printContent(w io.Writer, list []content.File) {

@@ -93,7 +93,9 @@ estimated from the layers that changed; docs/FLEET.md says how.
 				}
 			}
 			if store != "" {
-				o.Store = &fleet.Store{Dir: store}
+				if o.Store, err = fleet.OpenStore(store); err != nil {
+					return err
+				}
 			}
 			dirs, remove, err := fetched(c.Context(), o.Releases)
 			defer remove()

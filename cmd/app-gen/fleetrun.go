@@ -11,16 +11,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/fleet"
+	"github.com/mender-app/mender-app/generator/places"
 )
 
 // planAndStore are the arguments of the commands that work on a plan.
 func planAndStore(args []string) (*fleet.Plan, *fleet.Store, error) {
 	p, err := fleet.ReadPlan(args[0])
-	return p, &fleet.Store{Dir: args[1]}, err
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := fleet.OpenStore(args[1])
+	return p, s, err
 }
 
 var shardForm = regexp.MustCompile(`^([0-9]{1,5})/([0-9]{1,5})$`)
@@ -45,9 +49,9 @@ func fleetRunCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "run PLAN STORE --releases PLACE",
 		Short: "make the deltas of a plan, or a shard of them",
-		Long: `run makes the deltas of PLAN that are not in the directory STORE, the best first. With
---shard I/N it makes a part of them, and N processes make all, on as many machines as
-share the STORE. Each delta is decoded before it is put there, and has the same
+		Long: `run makes the deltas of PLAN that are not in STORE, the best first. With --shard I/N it
+makes a part of them, and N processes make all, on as many machines as share the STORE:
+` + places.Forms + `. Each delta is decoded before it is put there, and has the same
 bytes whatever N is. A process may die, run twice, or run on another machine: what is in
 the store is not made again, unless it is damaged.
 
@@ -109,7 +113,7 @@ func fleetStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status PLAN STORE",
 		Short: "say how many deltas of a plan are made",
-		Long: `status looks which deltas of PLAN are in the directory STORE, and says how long the others
+		Long: `status looks which deltas of PLAN are in STORE, and says how long the others
 take. --metrics writes the numbers for the textfile collector of Prometheus.
 
 ` + exitText,
@@ -120,7 +124,7 @@ take. --metrics writes the numbers for the textfile collector of Prometheus.
 			if err != nil {
 				return err
 			}
-			st, err := fleet.Look(p, s)
+			st, err := fleet.Look(c.Context(), p, s)
 			if err != nil {
 				return err
 			}
@@ -169,10 +173,10 @@ the whole images there too, so that nothing is deployed that a device cannot fet
 			if p.Output == "" {
 				return &usageError{text: "--output-path is missing", hint: "name the artifact to write with -o"}
 			}
-			if err := artifact.CheckSources(p.Sources); err != nil {
-				return &usageError{text: "--source: " + err.Error()}
-			}
 			if p.Plan, p.Store, err = planAndStore(args); err != nil {
+				return err
+			}
+			if p.Sources, err = sources(p.Sources, p.Store.Place()); err != nil {
 				return err
 			}
 			for _, t := range p.Plan.Targets {
@@ -206,7 +210,10 @@ the whole images there too, so that nothing is deployed that a device cannot fet
 			for _, r := range list {
 				fmt.Fprintf(c.OutOrStdout(), "%s: %s, artifact %s for %s with %d deltas\n", r.Path, bytesText(r.Result.Size), r.Result.Name, r.Platform, r.Deltas)
 			}
-			fmt.Fprintf(c.OutOrStdout(), "First copy the files of %s to where devices find them, all but the directory made.\nThen upload to Mender:", filepath.Clean(p.Store.Dir))
+			if dir := p.Store.Place().Directory(); dir != "" {
+				fmt.Fprintf(c.OutOrStdout(), "First copy the files of %s to where devices find them, all but the directory made.\n", filepath.Clean(dir))
+			}
+			fmt.Fprint(c.OutOrStdout(), "Upload to Mender:")
 			for _, r := range list {
 				fmt.Fprintf(c.OutOrStdout(), " %s", r.Path)
 			}

@@ -1,6 +1,6 @@
 // Package content takes the images of an artifact out of it: each variant of each image
 // becomes a file that is named by its digest, which devices fetch from any place that
-// serves files. What stays is an artifact of some kilobytes, however many older releases
+// serves files, or from a registry. What stays is an artifact of some kilobytes, however many older releases
 // it has deltas for.
 //
 // It encodes nothing: what travels is what the artifact has.
@@ -23,6 +23,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/places"
 )
 
 // Error says what is wrong with an artifact or a place, and what to do about it.
@@ -35,9 +36,9 @@ func (e *Error) Advice() string { return e.Hint }
 
 // Options say what Take does.
 type Options struct {
-	Artifact string   // the file that the images are taken out of; it stays as it is
-	Output   string   // the artifact without them
-	Place    string   // the directory for the content
+	Artifact string // the file that the images are taken out of; it stays as it is
+	Output   string // the artifact without them
+	Place    *places.Contents
 	Sources  []string // URLs below which devices find it; none: their configuration says where
 	Signing  mender.Options
 	TempDir  string // for the payload; "" is the directory of the output
@@ -75,6 +76,9 @@ func Take(ctx context.Context, o Options) (*Result, error) {
 	}
 	spec, err := t.spec()
 	if err != nil {
+		return nil, err
+	}
+	if err := o.Place.Keep(ctx, t.header.Name, contentsOf(t.meta)); err != nil {
 		return nil, err
 	}
 	err = generator.WriteFile(ctx, o.Output, temp, func(w io.Writer) error {
@@ -266,7 +270,7 @@ func (t *taker) image(ctx context.Context, c *artifact.Component, info artifact.
 		return err
 	}
 	file := File{Digest: digest.OfHash(sum), Size: size, URL: c.URL, Base: base}
-	if file.There, err = put(ctx, t.Place, path, file); err != nil {
+	if file.There, err = add(ctx, t.Place, path, file); err != nil {
 		return err
 	}
 	t.result.Files = append(t.result.Files, file)
@@ -293,39 +297,16 @@ func (t *taker) addShared(w *artifact.ImagesWriter, info artifact.ImageInfo) err
 	return w.Add(info, st.Size(), f)
 }
 
-// put copies a file into a place under its digest, unless it is there.
-func put(ctx context.Context, place, path string, f File) (there bool, err error) {
-	to := filepath.Join(place, f.Digest.Hex())
-	if err := check(ctx, to, f.Digest, f.Size); err == nil {
-		return true, nil
-	} else if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, artifact.ErrOtherContent) {
-		return false, err
-	}
-	from, err := os.Open(path)
-	if err != nil {
-		return false, err
-	}
-	defer from.Close()
-	if err := os.MkdirAll(place, 0o755); err != nil {
-		return false, &generator.WriteError{Err: err}
-	}
-	return false, generator.WriteFile(ctx, to, "", func(w io.Writer) error {
-		_, err := io.Copy(w, metered.Reader(ctx, from, nil))
-		return err
-	})
-}
+func (f File) content() artifact.Content { return artifact.Content{Digest: f.Digest, Size: f.Size} }
 
-// check reads a file of a place to its end.
-func check(ctx context.Context, path string, want digest.Digest, size int64) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
+// add copies a file into a place, unless it is there.
+func add(ctx context.Context, place *places.Contents, path string, f File) (there bool, err error) {
+	there, err = place.Add(ctx, f.content(), path)
+	var local *fs.PathError
+	if errors.As(err, &local) {
+		err = &generator.WriteError{Err: err}
 	}
-	defer f.Close()
-	if err := (artifact.Content{Digest: want, Size: size}).Compare(ctx, f); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
+	return there, err
 }
 
 // spec describes the artifact that is left.
@@ -406,45 +387,80 @@ func (t *taker) addDeltas(c *artifact.Component) {
 }
 
 // Mirror copies the content of an artifact from one place to another. What is there stays.
-func Mirror(ctx context.Context, path, from, to string) (list []File, err error) {
-	meta, err := metadata(path)
+// Nothing is copied unless all of it can be.
+func Mirror(ctx context.Context, path string, from, to *places.Contents, temp string) (list []File, err error) {
+	name, meta, err := metadata(path)
 	if err != nil {
 		return nil, err
 	}
 	list = contentOf(meta)
-	source := func(f File) string { return filepath.Join(from, f.Digest.Hex()) }
+	look := from.Has
+	if from.Directory() != "" {
+		look = from.Compare
+	}
 	for _, f := range list {
-		if err := check(ctx, source(f), f.Digest, f.Size); err != nil {
-			return nil, &Error{Text: fmt.Sprintf("content of %s: %v", f.URL, err), Hint: "make it again with app-gen by-reference"}
+		if err := look(ctx, f.content()); err != nil {
+			return nil, lacks(f, from, err)
 		}
 	}
 	for i, f := range list {
-		if list[i].There, err = put(ctx, to, source(f), f); err != nil {
+		if list[i].There, err = mirror(ctx, f, from, to, temp); err != nil {
 			return nil, err
 		}
 	}
-	return list, nil
+	return list, to.Keep(ctx, name, contentsOf(meta))
+}
+
+func lacks(f File, from *places.Contents, err error) error {
+	var place *places.Error
+	if errors.As(err, &place) {
+		return err
+	}
+	return &Error{Text: fmt.Sprintf("content of %s: %s/%s: %v", f.URL, from, f.Digest.Hex(), err), Hint: "make it again with app-gen by-reference"}
+}
+
+func mirror(ctx context.Context, f File, from, to *places.Contents, temp string) (there bool, err error) {
+	if dir := from.Directory(); dir != "" {
+		return add(ctx, to, filepath.Join(dir, f.Digest.Hex()), f)
+	}
+	file, err := os.CreateTemp(temp, ".app-gen-*")
+	if err != nil {
+		return false, &generator.WriteError{Err: err}
+	}
+	defer os.Remove(file.Name())
+	defer file.Close()
+	if err := from.Download(ctx, f.content(), file); err != nil {
+		return false, lacks(f, from, err)
+	}
+	return add(ctx, to, file.Name(), f)
+}
+
+// contentsOf is all content that an artifact refers to.
+func contentsOf(m *artifact.Metadata) (all []artifact.Content) {
+	for _, f := range contentOf(m) {
+		all = append(all, f.content())
+	}
+	return all
 }
 
 // metadata reads the metadata of an artifact whose images are not in it.
-func metadata(path string) (*artifact.Metadata, error) {
+func metadata(path string) (name string, meta *artifact.Metadata, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return "", nil, err
 	}
 	defer f.Close()
 	r, err := mender.NewReader(f, mender.ReadOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return "", nil, fmt.Errorf("%s: %w", path, err)
 	}
-	meta, _, err := artifact.ParseMetadata(r.Header().MetaData)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+	if meta, _, err = artifact.ParseMetadata(r.Header().MetaData); err != nil {
+		return "", nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if len(contentOf(meta)) == 0 {
-		return nil, &Error{Text: path + ": it needs no content: its images are in it", Hint: "app-gen by-reference takes them out"}
+		return "", nil, &Error{Text: path + ": it needs no content: its images are in it", Hint: "app-gen by-reference takes them out"}
 	}
-	return meta, nil
+	return r.Header().Name, meta, nil
 }
 
 // contentOf lists the content that an artifact refers to, each once.

@@ -217,12 +217,12 @@ func MakePlan(ctx context.Context, o Options, inventories []string, lenient bool
 	if err != nil {
 		return nil, nil, err
 	}
-	plan, err = o.plan(inventory, list, targets)
+	plan, err = o.plan(ctx, inventory, list, targets)
 	return plan, inventory.Garbage, err
 }
 
 // plan plans the deltas for counted devices.
-func (o *Options) plan(in *Inventory, list, targets []release) (*Plan, error) {
+func (o *Options) plan(ctx context.Context, in *Inventory, list, targets []release) (*Plan, error) {
 	p := &planner{Options: o, all: list, targets: targets, wanted: map[string]*Delta{}, plan: &Plan{
 		Format: planFormat, Application: targets[0].Meta.ApplicationName, Release: o.Release, Devices: in.Devices, Skipped: in.Skipped, Deltas: []Delta{},
 	}}
@@ -243,7 +243,7 @@ func (o *Options) plan(in *Inventory, list, targets []release) (*Plan, error) {
 	for _, c := range p.plan.Histogram {
 		p.row(c)
 	}
-	if err := p.choose(); err != nil {
+	if err := p.choose(ctx); err != nil {
 		return nil, err
 	}
 	return p.plan, nil
@@ -372,12 +372,12 @@ func (p *planner) want(t *release, before []artifact.Component, to, base *artifa
 }
 
 // choose decides which deltas are made.
-func (p *planner) choose() error {
+func (p *planner) choose(ctx context.Context) error {
 	var list []*Delta
 	for _, id := range slices.Sorted(maps.Keys(p.wanted)) {
 		d := p.wanted[id]
 		if p.Store != nil && d.There == "" {
-			m, err := p.Store.Find(d.Key)
+			m, err := p.Store.Find(ctx, d.Key)
 			if err != nil {
 				return err
 			}

@@ -53,7 +53,7 @@ func (p *Publication) Do(ctx context.Context) (list []Published, err error) {
 		if d.There == "release" {
 			continue
 		}
-		m, err := p.Store.Find(d.Key)
+		m, err := p.Store.Find(ctx, d.Key)
 		if err == nil && m == nil {
 			err = &Error{Text: "it was removed meanwhile"}
 		}
@@ -89,7 +89,7 @@ func (p *Publication) Do(ctx context.Context) (list []Published, err error) {
 		}
 		o := content.Options{
 			Artifact: t.File, Output: strings.ReplaceAll(p.Output, PlatformPlaceholder, strings.ReplaceAll(t.Platform, "/", "-")),
-			Place: p.Store.Dir, Sources: p.Sources, Signing: p.Signing, TempDir: p.TempDir, Deltas: deltas[t.Platform],
+			Place: p.Store.Place(), Sources: p.Sources, Signing: p.Signing, TempDir: p.TempDir, Deltas: deltas[t.Platform],
 		}
 		r, err := content.Take(ctx, o)
 		if err != nil {
@@ -104,7 +104,7 @@ func (p *Publication) Do(ctx context.Context) (list []Published, err error) {
 func (p *Publication) wait(ctx context.Context) error {
 	said := -1
 	for {
-		st, err := Look(p.Plan, p.Store)
+		st, err := Look(ctx, p.Plan, p.Store)
 		if err != nil {
 			return err
 		}

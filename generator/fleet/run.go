@@ -81,7 +81,7 @@ func (w *worker) close() {
 
 func (w *worker) delta(ctx context.Context, d *Delta) error {
 	e := Event{Key: d.Key.Hex(), Image: d.Key.To.URL, Over: d.Key.From.URL, Platform: d.Key.Platform, Done: w.done, Of: w.all}
-	made, err := w.Store.Find(d.Key)
+	made, err := w.Store.Find(ctx, d.Key)
 	if err != nil {
 		return err
 	}
@@ -239,14 +239,14 @@ type Status struct {
 }
 
 // Look finds out how much of a plan is in a store. It reads no delta.
-func Look(p *Plan, s *Store) (*Status, error) {
+func Look(ctx context.Context, p *Plan, s *Store) (*Status, error) {
 	st := &Status{}
 	for _, d := range p.Deltas {
 		if d.There == "release" {
 			continue
 		}
 		st.Deltas++
-		m, err := s.Find(d.Key)
+		m, err := s.Find(ctx, d.Key)
 		if err != nil {
 			return nil, err
 		}

@@ -306,7 +306,7 @@ func (d directory) Open(_ context.Context, name string) (io.ReadCloser, error) {
 	if err := check(name); err != nil {
 		return nil, err
 	}
-	return os.Open(filepath.Join(string(d), name))
+	return input.Open(filepath.Join(string(d), name))
 }
 
 func (d directory) put(ctx context.Context, name string, from *os.File, size int64, moved func(int64)) error {

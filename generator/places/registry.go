@@ -97,7 +97,8 @@ func (p registry) List(ctx context.Context) (names []string, err error) {
 	}
 	for _, tag := range tags {
 		file := tag + release
-		if check(file) != nil || strings.HasPrefix(tag, "sha256-") { // signatures of cosign
+		if check(file) != nil || strings.HasPrefix(tag, "sha256-") || // signatures of cosign
+			strings.HasSuffix(tag, keeps) || strings.HasSuffix(tag, noted) {
 			continue
 		}
 		if names = append(names, file); len(names) > maxFiles {

@@ -141,7 +141,7 @@ func (f *Fetcher) from(ctx context.Context, place string, want digest.Digest, si
 	if attempts < patience {
 		o.Patience = 20 * time.Second
 	}
-	d, err := download.Open(ctx, strings.TrimSuffix(place, "/")+"/"+want.Hex(), o)
+	d, err := download.Open(ctx, inPlace(place, want), o)
 	if err != nil {
 		return "", errors.Is(err, download.ErrFailed), err
 	}
@@ -176,13 +176,10 @@ func same(ctx context.Context, path string, want digest.Digest, size int64) erro
 
 // Transport makes requests that trust the certificates of a file in PEM beside those of
 // the system, and that show a token to servers below the mirrors alone. Both files may
-// be "".
+// be "". A registry that gives a token to everybody is asked for it.
 func Transport(caFile, tokenFile string, mirrors []string) (http.RoundTripper, error) {
-	if caFile == "" && tokenFile == "" {
-		return nil, nil
-	}
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.DisableCompression, t.MaxResponseHeaderBytes = true, 64<<10
+	t.DisableCompression, t.MaxResponseHeaderBytes, t.ResponseHeaderTimeout = true, 64<<10, time.Minute
 	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
 	if caFile != "" {
 		pool, err := x509.SystemCertPool()
@@ -198,14 +195,15 @@ func Transport(caFile, tokenFile string, mirrors []string) (http.RoundTripper, e
 		}
 		t.TLSClientConfig.RootCAs = pool
 	}
+	open := &tokens{next: t, have: map[string]string{}}
 	if tokenFile == "" {
-		return t, nil
+		return open, nil
 	}
 	token, err := input.Read(tokenFile, 64<<10)
 	if err != nil {
 		return nil, err
 	}
-	return &bearer{t, strings.TrimSpace(string(token)), mirrors}, nil
+	return &bearer{open, strings.TrimSpace(string(token)), mirrors}, nil
 }
 
 // bearer shows a token to the servers of the mirrors, over TLS alone.
