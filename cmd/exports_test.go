@@ -30,7 +30,7 @@ var forTests = []string{
 var calledByName = []string{
 	"Error", "Is", "As", "Unwrap", "String", "Format", "Read", "ReadAt", "Write", "WriteString", "Close", "Seek", "ReadFrom", "WriteTo", "ReadByte",
 	"MarshalJSON", "UnmarshalJSON", "UnmarshalTOML", "MarshalText", "UnmarshalText", "MarshalYAML", "UnmarshalYAML", "Len", "Less", "Swap", "Sum", "Reset", "Size", "BlockSize",
-	"RoundTrip", "ServeHTTP", "Accept", "ServerGroupsAndResources", "Set", "Type", "Enabled", "Handle", "WithAttrs", "WithGroup", "Public", "Sign", "Temporary", "Timeout", "Exists", "CleanedAbs",
+	"RoundTrip", "ServeHTTP", "Accept", "ServerGroupsAndResources", "Set", "Type", "Enabled", "Handle", "WithAttrs", "WithGroup", "Public", "Sign", "Temporary", "Timeout", "Exists", "CleanedAbs", "RawManifest",
 }
 
 // file is a parsed source file of this module.
