@@ -291,6 +291,9 @@ func slowVolumes(t *testing.T, d *bed.Device, containers ...string) (held func()
 	server := &http.Server{Handler: http.HandlerFunc(answer), ReadHeaderTimeout: time.Minute}
 	go func() { _ = server.Serve(l) }()
 	t.Cleanup(func() { server.Close() })
-	d.MustRun(t, "bash", "-ec", "mkdir -p /etc/docker/plugins; echo 'unix://"+socket+"' >/etc/docker/plugins/slow.spec")
+	// An engine out of another tree has an /etc of its own, and this /run.
+	d.MustRun(t, "bash", "-ec", "mkdir -p /run/docker/plugins; cd /run/docker/plugins; touch slow.sock; mount --bind '"+socket+"' slow.sock")
+	require.NoError(t, d.StopEngine())
+	require.NoError(t, d.StartEngine())
 	return func() int64 { return times.Swap(0) }
 }
