@@ -26,6 +26,17 @@ func (k *keyOptions) Flags(f *pflag.FlagSet) {
 	f.BoolVar(&k.Unsigned, "unsigned", false, "do not check the signature, if no key is configured")
 }
 
+// again is what a later call on the same artifact has to be given, " " before it.
+func (k keyOptions) again() (words string) {
+	for _, file := range k.Files {
+		words += " --key " + file
+	}
+	if k.Unsigned {
+		words += " --unsigned"
+	}
+	return words
+}
+
 // Trusted returns the keys, one of which must have signed the artifact. It returns
 // none, after a warning, if the artifact may be installed without a check.
 func (o *artifactOpener) Trusted(k keyOptions) ([]device.Trusted, error) {

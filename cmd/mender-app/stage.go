@@ -74,10 +74,11 @@ goes on with the same command. While another call uses the store, the exit code 
 			if o.load {
 				state, done = view.StateLoaded, "staged and loaded"
 			}
-			next := "now mender-app install --staged " + one.Application
+			words := one.Application + o.again()
+			next := "now mender-app install --staged " + words
 			if name, _ := device.MenderClient(); name != "" {
 				next = fmt.Sprintf("%s manages this device and does not install it: mender-app install --force --staged %s does, and %s does not learn of it",
-					name, one.Application, name)
+					name, words, name)
 			}
 			return p.printResult(stagedResult{one.Record, state, artifactNames(dropped)}, "%s %s (%s of %s); %s",
 				done, one.ArtifactName, table.Bytes(one.Size), one.Application, next)
