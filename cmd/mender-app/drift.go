@@ -143,15 +143,15 @@ func (p *program) nothingOpen(err error, verb string) error {
 	names, _ := s.Apps()
 	var back []string
 	for _, name := range names {
-		a, err := s.App(name)
-		if err != nil {
+		a, aerr := s.App(name)
+		if aerr != nil {
 			continue
 		}
 		if d := a.Deployment; d != nil && d.Driver != driverName && d.Leader == nil {
 			program, _ := device.MenderClient()
 			return &hintedError{err, fmt.Sprintf("%s waits under the Mender client: %s %s", d.ArtifactName, cmp.Or(program, "mender"), verb)}
 		}
-		if id, err := a.FindKept(""); err == nil {
+		if id, kerr := a.FindKept(""); kerr == nil {
 			back = append(back, fmt.Sprintf("mender-app rollback %s goes back to release %s", name, id))
 		}
 	}
