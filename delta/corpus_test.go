@@ -56,7 +56,7 @@ func TestCorpus(t *testing.T) {
 func BenchmarkDecode(b *testing.B) {
 	for _, dir := range corpus(b) {
 		name := filepath.Join(b.TempDir(), "delta")
-		require.NoError(b, benchEncode(encoder.Standard)(dir, name))
+		require.NoError(b, benchEncode(encoder.Options{})(dir, name))
 		b.Run(filepath.Base(dir), func(b *testing.B) {
 			for b.Loop() {
 				require.NoError(b, benchDecode(dir, name))

@@ -81,10 +81,11 @@ const (
 	FeatureGo      = "goflate1"
 	FeatureFar     = "far1"
 	FeatureUnwind  = "unwind1"
+	FeatureSums    = "lz2"
 )
 
 // Features are all features that a decoder of this version may know.
-var Features = []string{FeatureELF, FeatureLZ, FeatureDeflate, FeatureGo, FeatureFar, FeatureUnwind}
+var Features = []string{FeatureELF, FeatureLZ, FeatureDeflate, FeatureGo, FeatureFar, FeatureUnwind, FeatureSums}
 
 // Limits of the head.
 const (

@@ -35,13 +35,13 @@ const benchRole = "MENDER_APP_BENCH_ROLE"
 func TestMain(m *testing.M) {
 	switch os.Getenv(benchRole) {
 	case "encode":
-		benchMain(benchEncode(encoder.Standard))
+		benchMain(benchEncode(encoder.Options{}))
 	case "encode-quick":
-		benchMain(benchEncode(encoder.Quick))
+		benchMain(benchEncode(encoder.Options{Effort: encoder.Quick, Sums: true}))
 	case "encode-best":
-		benchMain(benchEncode(encoder.Best))
+		benchMain(benchEncode(encoder.Options{Effort: encoder.Best}))
 	case "encode-fast":
-		benchMain(benchEncode(encoder.Stored))
+		benchMain(benchEncode(encoder.Options{Effort: encoder.Stored}))
 	case "decode":
 		benchMain(benchDecode)
 	case "encode-large":
@@ -69,7 +69,7 @@ func benchMain(f func(dir, file string) error) {
 // hostMemory is the limit that app-gen sets for itself.
 const hostMemory = 1400 << 20
 
-func benchEncode(effort encoder.Effort) func(dir, file string) error {
+func benchEncode(o encoder.Options) func(dir, file string) error {
 	return func(dir, file string) error {
 		old, err := dirImage(dir, "v1")
 		if err != nil {
@@ -80,25 +80,25 @@ func benchEncode(effort encoder.Effort) func(dir, file string) error {
 			return err
 		}
 		if len(old.Objects) == 0 {
-			return encodeFile(file, nil, new, effort)
+			return encodeFile(file, nil, new, o)
 		}
-		return encodeFile(file, []delta.Image{old}, new, effort)
+		return encodeFile(file, []delta.Image{old}, new, o)
 	}
 }
 
-// encodeFile writes a delta to a file. One of the effort Stored is compressed as app-gen
+// encodeFile writes a delta to a file. One with the effort Stored is compressed as app-gen
 // compresses its payload.
-func encodeFile(file string, old []delta.Image, new delta.Image, effort encoder.Effort) error {
+func encodeFile(file string, old []delta.Image, new delta.Image, o encoder.Options) error {
 	debug.SetMemoryLimit(hostMemory)
 	w, err := os.Create(file)
 	if err != nil {
 		return err
 	}
 	out := io.WriteCloser(w)
-	if effort == encoder.Stored {
+	if o.Effort == encoder.Stored {
 		out = gzip.NewWriter(w)
 	}
-	if _, err := encoder.Encode(context.Background(), out, old, new, encoder.Options{Effort: effort}); err != nil {
+	if _, err := encoder.Encode(context.Background(), out, old, new, o); err != nil {
 		return err
 	}
 	if out != io.WriteCloser(w) {
@@ -147,7 +147,7 @@ func encodeLarge(mib, file string) error {
 		return err
 	}
 	old, new := largeImages(n)
-	return encodeFile(file, []delta.Image{old}, new, encoder.Standard)
+	return encodeFile(file, []delta.Image{old}, new, encoder.Options{})
 }
 
 // decodeLarge applies it. It takes the digest of the old layer from the delta.

@@ -41,7 +41,7 @@ func (m *deltaMaker) overEach(ctx context.Context, img *plannedImage, content []
 	next := bases.DeltaImage(img.URL, img.Image)
 	for _, base := range img.bases {
 		olds := append([]delta.Image{bases.DeltaImage(base.URL, base.Image)}, content...)
-		d, err := m.encode(ctx, img.URL+" over "+base.From.String(), m.effort(false), append(olds, deltaImages(img.known)...), next)
+		d, err := m.encode(ctx, img.URL+" over "+base.From.String(), false, append(olds, deltaImages(img.known)...), next)
 		if err != nil {
 			b.remove()
 			return nil, fmt.Errorf("over %s: %w", base.From, err)
@@ -70,7 +70,7 @@ func (m *deltaMaker) overShared(ctx context.Context, img *plannedImage) (*imageD
 		return nil, nil
 	}
 	defer content.Remove()
-	common, err := m.encode(ctx, img.URL+", what the bases share", m.effort(false), append([]delta.Image{content.Base}, deltaImages(img.known)...), content.New)
+	common, err := m.encode(ctx, img.URL+", what the bases share", false, append([]delta.Image{content.Base}, deltaImages(img.known)...), content.New)
 	if err != nil {
 		return nil, err
 	}

@@ -160,7 +160,7 @@ func (m *deltaMaker) eachImage(ctx context.Context, p *plan, made *encoded) erro
 // image makes the deltas of an image; nil if it needs none.
 func (m *deltaMaker) image(ctx context.Context, img *plannedImage) (*imageDeltas, error) {
 	whole := func(what string) (*encodedDelta, error) {
-		return m.encode(ctx, what, m.effort(len(img.bases) == 0 || img.format == artifact.FormatVariants), deltaImages(img.known), bases.DeltaImage(img.URL, img.Image))
+		return m.encode(ctx, what, len(img.bases) == 0 || img.format == artifact.FormatVariants, deltaImages(img.known), bases.DeltaImage(img.URL, img.Image))
 	}
 	switch {
 	case img.sameAs >= 0, img.format == artifact.FormatFull:
@@ -183,10 +183,13 @@ func (m *deltaMaker) image(ctx context.Context, img *plannedImage) (*imageDeltas
 	return made, nil
 }
 
-// encode makes a delta in the temporary directory. what is its name for Progress.
-func (m *deltaMaker) encode(ctx context.Context, what string, effort encoder.Effort, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
+// encode makes a delta in the temporary directory. what is its name for Progress; first says
+// that all of it is new content. That is then coded so that devices decode it in less time,
+// which costs few bytes; a delta over bases has few bytes to decode.
+func (m *deltaMaker) encode(ctx context.Context, what string, first bool, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
 	o := encoder.Options{
-		TempDir: m.temp, FilesOnly: m.Images.FilesOnly, Thrift: m.thrift, Effort: effort, NoDeflate: m.lacks(delta.FeatureDeflate), NoGo: m.lacks(delta.FeatureGo), NoFar: m.lacks(delta.FeatureFar), NoUnwind: m.lacks(delta.FeatureUnwind),
+		TempDir: m.temp, FilesOnly: m.Images.FilesOnly, Thrift: m.thrift, Effort: m.effort(first), NoDeflate: m.lacks(delta.FeatureDeflate), NoGo: m.lacks(delta.FeatureGo), NoFar: m.lacks(delta.FeatureFar), NoUnwind: m.lacks(delta.FeatureUnwind),
+		Sums:     first && !m.Images.Best && !m.lacks(delta.FeatureSums),
 		Progress: m.encoding(what, olds, next),
 	}
 	hex := ""

@@ -163,7 +163,7 @@ func (m *deltaMaker) file(ctx context.Context, f *plannedFile) (made []*encodedD
 		return nil, nil
 	}
 	for _, base := range f.bases {
-		d, err := m.encode(ctx, f.URL, m.effort(false), []delta.Image{base.image()}, f.local().image())
+		d, err := m.encode(ctx, f.URL, false, []delta.Image{base.image()}, f.local().image())
 		if err != nil {
 			for _, d := range made {
 				d.remove()

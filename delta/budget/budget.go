@@ -14,7 +14,8 @@ import (
 type Work struct {
 	Bytes    int64 `json:"bytes"`    // that are read or made, or come from a bulk part
 	Bits     int64 `json:"bits"`     // that models predict
-	Literals int64 `json:"literals"` // bytes outside of matches in bulk parts
+	Literals int64 `json:"literals"` // bytes outside of matches in bulk parts, that mixed contexts predict
+	Summed   int64 `json:"summed"`   // those that sums predict
 	Packed   int64 `json:"packed"`   // bytes of bulk parts, as they travel
 	Deflated int64 `json:"deflated"` // bytes that are compressed again; those at levels below 6 count half
 }
@@ -22,7 +23,7 @@ type Work struct {
 // Instructions is about how many instructions a decoder on arm/v7 executes for the work.
 // docs/BENCHMARKS.md says how the factors were found, and how far off they are.
 func (w *Work) Instructions() int64 {
-	return 25e6 + 40*w.Bytes + 620*w.Bits + 3000*w.Literals + 180*w.Packed + 450*w.Deflated
+	return 25e6 + 40*w.Bytes + 620*w.Bits + 3000*w.Literals + 1200*w.Summed + 180*w.Packed + 450*w.Deflated
 }
 
 // A Class is a kind of devices. It stands for slow ones that are in wide use.

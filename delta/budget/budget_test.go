@@ -79,7 +79,7 @@ func TestOn(t *testing.T) {
 func TestInstructions(t *testing.T) {
 	least := new(Work).Instructions()
 	require.Positive(t, least)
-	for _, w := range []Work{{Bytes: 1e6}, {Bits: 1e6}, {Literals: 1e6}, {Packed: 1e6}, {Deflated: 1e6}} {
+	for _, w := range []Work{{Bytes: 1e6}, {Bits: 1e6}, {Literals: 1e6}, {Summed: 1e6}, {Packed: 1e6}, {Deflated: 1e6}} {
 		require.Greater(t, w.Instructions(), least+1e6, "%+v", w)
 	}
 }

@@ -106,6 +106,9 @@ func (d *Decoder) Apply(ctx context.Context, old delta.Old, temp string, sink fu
 	if slices.Contains(d.header.Features, delta.FeatureUnwind) {
 		c.KnowUnwind()
 	}
+	if slices.Contains(d.header.Features, delta.FeatureSums) {
+		c.Sums()
+	}
 	for _, o := range d.header.Objects {
 		if o.Encoding == delta.Omitted {
 			continue

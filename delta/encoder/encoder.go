@@ -46,6 +46,9 @@ type Options struct {
 	NoFar bool
 	// NoUnwind makes a delta that knows nothing about unwind tables.
 	NoUnwind bool
+	// Sums makes a delta whose literals in bulk take about half the time to decode, and have
+	// 0.7 % more bytes.
+	Sums bool
 	// Progress, if set, is called from time to time, never concurrently, with
 	// the bytes of the new image that are done, and their total.
 	Progress func(done, total int64)
@@ -268,13 +271,16 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	if byGo {
 		h.Features = append(h.Features, delta.FeatureGo)
 	}
-	literals, temp := e.bulkWriter()
+	literals, temp, sums := e.bulkWriter()
 	if temp > 0 {
 		h.Features = append(h.Features, delta.FeatureFar)
 		h.Temp = temp
 	}
 	if unwind {
 		h.Features = append(h.Features, delta.FeatureUnwind)
+	}
+	if sums {
+		h.Features = append(h.Features, delta.FeatureSums)
 	}
 	head, err := delta.AppendHeader(nil, h)
 	if err != nil {

@@ -257,14 +257,19 @@ func bulk(plans []*objectPlan) (size int64, ofTar bool) {
 // bulkWriter returns what codes the literals in bulk, and the temporary space that a
 // device needs for matches farther back than its window; 0 if it needs none. Only
 // deltas of images have such matches: the process that applies the delta of a file can
-// open no other file.
-func (e *encoder) bulkWriter() (w *parse.Encoder, temp int64) {
+// open no other file. It also returns whether there are literals that lz.Sums predicts.
+func (e *encoder) bulkWriter() (w *parse.Encoder, temp int64, sums bool) {
 	size, ofTar := bulk(e.plans)
 	effort := e.opt.Effort.of(size)
 	if size <= lz.Window || !ofTar || e.opt.NoFar {
-		return parse.New(effort, lz.Window, size), 0
+		w = parse.New(effort, lz.Window, size)
+	} else {
+		w, temp = parse.New(effort, lz.FarWindow, size), lz.FileSize(size)
 	}
-	return parse.New(effort, lz.FarWindow, size), lz.FileSize(size)
+	if sums = e.opt.Sums && size > 0 && e.opt.Effort != Stored; sums {
+		w.Sums()
+	}
+	return w, temp, sums
 }
 
 // weigh finds out whether a new file is compressed already, and so not worth

@@ -56,6 +56,10 @@ func newCodec(ctx context.Context, f *frames, old delta.Old, bases []delta.Base,
 // first object is decoded.
 func (c *Codec) Extend(open func() (lz.File, error), most int64) { c.run.lz.Extend(open, most) }
 
+// Sums makes the decoder read bulk parts whose bytes lz.Sums predicts. It is called before
+// the first object is decoded.
+func (c *Codec) Sums() { c.run.lz.Sums() }
+
 // KnowUnwind makes the codec code what is known about unwind tables, as deltas with that
 // feature do. It is called before the first object.
 func (c *Codec) KnowUnwind() { c.contents.literals.unwind.on = true }
@@ -142,7 +146,8 @@ func (c *Codec) Work() budget.Work {
 	w := c.run.work
 	w.Bytes += c.old.reads.read + c.run.bulkPlain
 	w.Bits += c.run.Coded
-	w.Literals, w.Packed = c.run.bulk.Literals(), c.run.bulkSize
+	w.Literals, w.Summed = c.run.bulk.Literals()
+	w.Packed = c.run.bulkSize
 	return w
 }
 
@@ -189,8 +194,8 @@ func Cost(ctx context.Context, bulk BulkWriter, old delta.Old, bases []delta.Bas
 // noBulk is for contents that have no literals in bulk.
 type noBulk struct{}
 
-func (noBulk) Align()             {}
-func (noBulk) Add([]byte, uint32) {}
-func (noBulk) Len() int           { return 0 }
-func (noBulk) Literals() int64    { return 0 }
-func (noBulk) Flush() []byte      { return nil }
+func (noBulk) Align()                 {}
+func (noBulk) Add([]byte, uint32)     {}
+func (noBulk) Len() int               { return 0 }
+func (noBulk) Literals() (_, _ int64) { return 0, 0 }
+func (noBulk) Flush() []byte          { return nil }

@@ -49,7 +49,7 @@ type BulkWriter interface {
 	Align()
 	Add(b []byte, class uint32)
 	Len() int
-	Literals() int64 // coded so far, outside of matches
+	Literals() (mixed, summed int64) // coded so far, outside of matches
 	Flush() []byte
 }
 

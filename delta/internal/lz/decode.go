@@ -15,6 +15,7 @@ const mostInput = 48
 // A Decoder decodes the pieces of one delta, one after the other.
 type Decoder struct {
 	model  *Model
+	sums   bool
 	window *[Window]byte
 	have   uint32 // bytes that a match may lie in
 	far    *far   // or nil
@@ -33,6 +34,10 @@ func (d *Decoder) Extend(open func() (File, error), most int64) {
 	d.far = &far{open: open, most: most}
 }
 
+// Sums says that Sums predicts bytes, and not Literals. It is called before the first
+// part is begun.
+func (d *Decoder) Sums() { d.sums = true }
+
 // reach returns how far back a match may lie.
 func (d *Decoder) reach() uint32 {
 	if d.far != nil {
@@ -46,7 +51,7 @@ func (d *Decoder) reach() uint32 {
 func (d *Decoder) Begin(src io.Reader) error {
 	if d.model == nil {
 		d.model, d.window = new(Model), new([Window]byte)
-		d.model.Init()
+		d.model.Init(d.sums)
 	}
 	d.src, d.r, d.end, d.last, d.past = src, reader{}, 0, false, 0
 	r, err := d.fill(d.r)
@@ -162,7 +167,11 @@ func (d *Decoder) piece(r reader, n, class uint32) (reader, error) {
 				expected = b[0]
 			}
 			c := Context{Last: w[(pos-1)&mask], Expected: expected, Class: class, State: st, Pos: pos}
-			r, w[pos&mask] = r.literal(in, &m.Literal, &c)
+			if m.Sums != nil {
+				r, w[pos&mask] = r.sum(in, m.Sums, &c)
+			} else {
+				r, w[pos&mask] = r.literal(in, m.Literal, &c)
+			}
 			pos++
 			st = AfterLiteral[st]
 			continue

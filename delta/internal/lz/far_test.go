@@ -131,11 +131,17 @@ func TestFarFails(t *testing.T) {
 // use. It ends, and the file is no larger than it may be.
 func FuzzFar(f *testing.F) {
 	zeros := []file{{b: make([]byte, lz.Window+1<<18)}}
-	part := encodeWith(parse.New(parse.Quick, lz.FarWindow, 0), zeros, atEnd)
+	mixed := encodeWith(parse.New(parse.Quick, lz.FarWindow, 0), zeros, atEnd)
+	summed := encodeWith(sums(parse.Quick, lz.FarWindow), zeros, atEnd)
+	f.Add(encodeWith(sums(parse.Quick, lz.Window), []file{{b: prose(2, 3000)}}, atEnd)[0], uint16(3000), uint8(128))
 	f.Fuzz(func(t *testing.T, in []byte, n uint16, class uint8) {
 		const most = 1 << 20
-		file := &memFile{}
+		file, part := &memFile{}, mixed
 		var d lz.Decoder
+		if class >= 128 {
+			d.Sums()
+			part = summed
+		}
 		d.Extend(func() (lz.File, error) { return file, nil }, most)
 		require.NoError(t, decodeWith(&d, zeros, atEnd, part))
 		require.NoError(t, d.Begin(bytes.NewReader(in)))

@@ -97,10 +97,12 @@ func (l *Literals) set(c *Context) *weightSet {
 }
 
 // row returns the row of a context for half a byte.
-func (l *Literals) row(i, h uint32) *[16]cell {
+func (l *Literals) row(i, h uint32) *[16]cell { return &l.tab[i][rowOf(h)] }
+
+// rowOf returns the index of a row, less than 1<<rowBits.
+func rowOf(h uint32) uint32 {
 	h *= 0x9e3779b1
-	h = (h ^ h>>15) * 0x85ebca6b >> (32 - rowBits)
-	return &l.tab[i][h]
+	return (h ^ h>>15) * 0x85ebca6b >> (32 - rowBits)
 }
 
 // salt tells the second half of a byte from the first, by the bits of that.

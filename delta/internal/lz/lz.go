@@ -74,12 +74,13 @@ type Model struct {
 	Slot             [4][64]Prob
 	Middle           [16][32]Prob // by slot: the low bits of distances
 	Align            [16]Prob
-	New, Old         Lengths // of new distances, and of repeated ones
-	Literal          Literals
+	New, Old         Lengths   // of new distances, and of repeated ones
+	Literal          *Literals // predicts bytes, unless Sums does
+	Sums             *Sums
 }
 
-// Init prepares a model.
-func (m *Model) Init() {
+// Init prepares a model. Either Sums or Literals predict its bytes.
+func (m *Model) Init(sums bool) {
 	m.Rep = [4]uint32{1, 1, 1, 1}
 	m.Stored = half
 	fill := func(p []Prob) {
@@ -106,6 +107,12 @@ func (m *Model) Init() {
 			fill(l.Mid[i][:])
 		}
 	}
+	if sums {
+		makeZeroOf()
+		m.Sums = new(Sums)
+		return
+	}
+	m.Literal = new(Literals)
 	m.Literal.init()
 }
 

@@ -87,6 +87,20 @@ func decodeWith(d *lz.Decoder, files []file, flush func(i int) bool, parts [][]b
 	return nil
 }
 
+// sums returns an encoder whose bytes lz.Sums predicts.
+func sums(effort parse.Effort, window int) *parse.Encoder {
+	e := parse.New(effort, window, 0)
+	e.Sums()
+	return e
+}
+
+// withSums returns its decoder.
+func withSums() *lz.Decoder {
+	d := new(lz.Decoder)
+	d.Sums()
+	return d
+}
+
 func each(int) bool     { return true }
 func atEnd(int) bool    { return false }
 func second(i int) bool { return i%2 == 1 }
@@ -135,6 +149,7 @@ func TestRoundTrip(t *testing.T) {
 			for _, flush := range []func(int) bool{each, atEnd, second} {
 				parts := encode(files, flush)
 				require.NoError(t, decode(files, flush, parts))
+				require.NoError(t, decodeWith(withSums(), files, flush, encodeWith(sums(parse.Thorough, lz.Window), files, flush)))
 				if len(files[0].b) > lz.Window {
 					break
 				}
@@ -176,6 +191,23 @@ func TestQuick(t *testing.T) {
 	}
 }
 
+// Sums decode to the same bytes, of hardly more.
+func TestSums(t *testing.T) {
+	text := prose(1, 60_000)
+	for name, files := range map[string][]file{
+		"prose":   {{b: text}},
+		"zeros":   {{b: make([]byte, 100_000)}},
+		"classes": {{b: text, class: 3}, {b: text[:9000], class: 7}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			made, mixed := encodeWith(sums(parse.Thorough, lz.Window), files, atEnd), encode(files, atEnd)
+			require.NoError(t, decodeWith(withSums(), files, atEnd, made))
+			require.LessOrEqual(t, len(made[0]), len(mixed[0])*105/100+16)
+			require.NotEqual(t, mixed, made)
+		})
+	}
+}
+
 // A part that is cut short is refused, or gives other bytes. It never gives more than
 // was asked for, and it never takes long.
 func TestCutShort(t *testing.T) {
@@ -199,8 +231,12 @@ func TestReadError(t *testing.T) {
 
 // FuzzDecode gives the decoder anything. It ends, and is within its memory.
 func FuzzDecode(f *testing.F) {
+	f.Add(encodeWith(sums(parse.Quick, lz.Window), []file{{b: prose(2, 3000)}}, atEnd)[0], uint16(3000), uint8(128))
 	f.Fuzz(func(t *testing.T, in []byte, n uint16, class uint8) {
 		var d lz.Decoder
+		if class >= 128 {
+			d.Sums()
+		}
 		require.NoError(t, d.Begin(bytes.NewReader(in)))
 		b := make([]byte, n)
 		for range 3 {
@@ -217,17 +253,32 @@ func FuzzDecode(f *testing.F) {
 func FuzzRoundTrip(f *testing.F) {
 	f.Add([]byte("abcabcabcd"), []byte("abcd"), uint8(2))
 	f.Add(make([]byte, 1000), []byte{}, uint8(0))
+	f.Add([]byte("abcabcabcd"), []byte("abcd"), uint8(128))
 	f.Fuzz(func(t *testing.T, a, b []byte, class uint8) {
 		files := []file{{b: a, class: uint32(class % lz.NumClasses)}, {b: b}}
-		require.NoError(t, decode(files, each, encode(files, each)))
+		if class < 128 {
+			require.NoError(t, decode(files, each, encode(files, each)))
+			return
+		}
+		require.NoError(t, decodeWith(withSums(), files, each, encodeWith(sums(parse.Thorough, lz.Window), files, each)))
 	})
 }
 
 func BenchmarkDecode(b *testing.B) {
 	files := []file{{b: prose(1, 1<<20)}}
-	parts := encode(files, atEnd)
-	b.SetBytes(int64(len(files[0].b)))
-	for b.Loop() {
-		require.NoError(b, decode(files, atEnd, parts))
+	for name, c := range map[string]struct {
+		encoder *parse.Encoder
+		decoder func() *lz.Decoder
+	}{
+		"mixed": {parse.New(parse.Thorough, lz.Window, 0), func() *lz.Decoder { return new(lz.Decoder) }},
+		"sums":  {sums(parse.Thorough, lz.Window), withSums},
+	} {
+		b.Run(name, func(b *testing.B) {
+			parts := encodeWith(c.encoder, files, atEnd)
+			b.SetBytes(int64(len(files[0].b)))
+			for b.Loop() {
+				require.NoError(b, decodeWith(c.decoder(), files, atEnd, parts))
+			}
+		})
 	}
 }

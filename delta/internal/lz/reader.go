@@ -127,3 +127,28 @@ func (r reader) literal(in *[inSize]byte, l *Literals, c *Context) (reader, byte
 	}
 	return r, byte(node)
 }
+
+// sum decodes a byte between matches that Sums predicts.
+func (r reader) sum(in *[inSize]byte, s *Sums, c *Context) (reader, byte) {
+	h := s.contexts(c)
+	v, half := uint32(0), uint32(0)
+	for range 2 {
+		r0, r1, r2 := s.row(0, h[0]+half), s.row(1, h[1]+half), s.row(2, h[2]+half)
+		k := uint32(1)
+		for k < 16 {
+			n0, n1, n2 := &r0[k], &r1[k], &r2[k]
+			p := zeroOfSum(*n0 + *n1 + *n2)
+			var zero uint32
+			r, zero = r.split(r.rng >> ProbBits * p)
+			k = k<<1 + 1 + zero
+			e := step(p, zero)
+			*n0 += e
+			*n1 += e
+			*n2 += e
+			r = r.shift(in)
+		}
+		v = v<<4 | k&15
+		half = k * salt
+	}
+	return r, byte(v)
+}

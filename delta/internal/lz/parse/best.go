@@ -193,9 +193,12 @@ func (e *Encoder) extend(nodes []node, i, begin int, list []found, class uint32)
 var kindOf = [12]uint32{7: 1, 8: 1, 9: 1, 10: 2, 11: 2}
 
 func (e *Encoder) literalPrice(i int, rep0, state, class uint32) uint32 {
+	c, v := e.context(i, rep0, state, class), e.bytes[i]
+	if e.model.Sums != nil {
+		return e.model.Sums.Cost(c, v, &costs)
+	}
 	var x lz.Mixing
-	x.Begin(&e.model.Literal, e.context(i, rep0, state, class))
-	v := e.bytes[i]
+	x.Begin(e.model.Literal, c)
 	node, cost := uint32(1), uint32(0)
 	for done := range uint32(8) {
 		one := x.One(node, done)

@@ -144,3 +144,8 @@ func (c *coder) literal(x *lz.Mixing, v byte) {
 		node = node<<1 | b
 	}
 }
+
+func (c *coder) sum(s *lz.Sums, x *lz.Context, v byte) {
+	c.literals++
+	s.Code(x, v, func(zero, bit uint32) { c.split(c.rng>>lz.ProbBits*zero, bit) })
+}

@@ -14,6 +14,7 @@ type Encoder struct {
 	window int
 	size   int64 // about that many bytes will be added
 	model  *lz.Model
+	sums   bool
 	coder  coder
 	finder *finder
 	ahead  ahead
@@ -58,6 +59,10 @@ func New(effort Effort, window int, size int64) *Encoder {
 	return &Encoder{effort: effort, window: window, size: size}
 }
 
+// Sums makes lz.Sums predict bytes, and not lz.Literals. It is called before anything is
+// added.
+func (e *Encoder) Sums() { e.sums = true }
+
 // Add adds a piece: bytes of a class, at most lz.MaxPiece.
 func (e *Encoder) Add(b []byte, class uint32) {
 	e.bytes = append(e.bytes, b...)
@@ -76,8 +81,14 @@ func (e *Encoder) Align() {
 // Len returns how many bytes were added since the last Flush.
 func (e *Encoder) Len() int { return len(e.bytes) - e.coded }
 
-// Literals returns how many bytes were coded outside of matches so far.
-func (e *Encoder) Literals() int64 { return e.coder.literals }
+// Literals returns how many bytes were coded outside of matches so far: those that
+// lz.Literals predict, and those that lz.Sums do.
+func (e *Encoder) Literals() (mixed, summed int64) {
+	if e.sums {
+		return 0, e.coder.literals
+	}
+	return e.coder.literals, 0
+}
 
 // Flush codes what was added. The result is valid until the next call.
 func (e *Encoder) Flush() []byte {
@@ -86,7 +97,7 @@ func (e *Encoder) Flush() []byte {
 	}
 	if e.model == nil {
 		e.model = new(lz.Model)
-		e.model.Init()
+		e.model.Init(e.sums)
 		if !e.effort.none {
 			e.finder, e.nodes = newFinder(e.effort.depth, uint32(e.window), e.size), make([]node, span+1)
 		}
@@ -151,9 +162,14 @@ func (e *Encoder) code(s symbol, class uint32) {
 	st, at := m.State, m.Pos&3
 	if s.length == 0 {
 		c.bit(&m.Match[st][at], 0)
-		var x lz.Mixing
-		x.Begin(&m.Literal, e.context(e.coded, m.Rep[0], st, class))
-		c.literal(&x, e.bytes[e.coded])
+		context := e.context(e.coded, m.Rep[0], st, class)
+		if m.Sums != nil {
+			c.sum(m.Sums, context, e.bytes[e.coded])
+		} else {
+			var x lz.Mixing
+			x.Begin(m.Literal, context)
+			c.literal(&x, e.bytes[e.coded])
+		}
 		m.State = lz.AfterLiteral[st]
 		m.Pos++
 		e.coded++
