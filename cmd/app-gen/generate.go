@@ -147,7 +147,7 @@ func generateCommand() *cobra.Command {
 	fl.StringArrayVar(&f.o.Images.Content, "content", nil, "artifact, directory of artifacts, or image that has content an older artifact has only as a delta (repeatable; files beside the artifact and registries are always tried)")
 	fl.BoolVar(&f.o.Images.Fast, "fast", false, "for trying things out: images without a base travel in gzip and layers that they share once; deltas take less time and are larger")
 	fl.BoolVar(&f.o.Images.Best, "best", false, "search more for a smaller artifact: 1 to 3 % of new content, for twice the time here, and more on devices")
-	fl.BoolVar(&f.o.Images.DeepDelta, deepDelta, true, "with =false images without a base travel in gzip, each by itself")
+	fl.BoolVar(&f.o.Images.DeepDelta, deepDelta, true, "with =false the same as --fast, its former name")
 	hide(fl, deepDelta)
 	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "add the full images, for devices without CURRENT")
 	fl.BoolVar(&f.o.Images.FilesOnly, "files-only", false, filesOnly)
@@ -245,6 +245,7 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 	if slices.Contains(f.o.Artifact.DeviceTypes, unknownType) {
 		return &usageError{text: "the device type is still " + unknownType, hint: "write that of your devices into " + configFile + ": a device has it in /var/lib/mender/device_type"}
 	}
+	f.o.Images.Fast = f.o.Images.Fast || !f.o.Images.DeepDelta
 	if f.o.Images.DeepDelta && c.Flags().Changed(deepDelta) {
 		if err := readersOfDeltas(&f.o.Artifact); err != nil {
 			return err

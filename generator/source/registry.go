@@ -17,6 +17,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"syscall"
 
 	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
@@ -299,7 +300,7 @@ func (o *Opener) download(ctx context.Context, what string, img v1.Image) (*imag
 		}
 	}
 	if free, err := freeSpace(o.TempDir); err == nil && total > free {
-		return nil, fmt.Errorf("%w: its layers have %d bytes, and %s has room for %d", image.ErrTooLarge, total, o.TempDir, free)
+		return nil, &WriteError{Err: fmt.Errorf("%w: the layers have %d bytes, and %s has room for %d", syscall.ENOSPC, total, o.TempDir, free)}
 	}
 	step := func(n int64) {
 		mu.Lock()
