@@ -22,7 +22,7 @@ func TestEffort(t *testing.T) {
 	require.Equal(t, parse.Thorough, effort())
 	require.Equal(t, parse.Thorough, effort(of(script.Bulk, quickFrom-lz.Alignment), nil, of(script.Copy, 1<<40), of(script.Literal, 1<<20)))
 	require.Equal(t, parse.Quick, effort(of(script.Bulk, quickFrom), nil, of(script.Bulk, 1)))
-	require.Equal(t, parse.Quick, Quick.of(1))
+	require.Equal(t, parse.Swift, Quick.of(1))
 	require.Equal(t, parse.Thorough, Best.of(2*quickFrom))
 	require.Equal(t, parse.None, Stored.of(1))
 }

@@ -219,7 +219,9 @@ func (e Effort) of(size int64) parse.Effort {
 	switch {
 	case e == Stored:
 		return parse.None
-	case e == Quick || e == Standard && size > quickFrom:
+	case e == Quick:
+		return parse.Swift
+	case e == Standard && size > quickFrom:
 		return parse.Quick
 	}
 	return parse.Thorough

@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"time"
@@ -45,13 +44,7 @@ func newBench(names bool) (b *bench, err error) {
 			err = errors.Join(err, b.close())
 		}
 	}()
-	file := filepath.Join(b.dir, "standin")
-	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, "./testdata/publicfiles/standin")
-	build.Dir, build.Env = bed.Repository(), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		return b, fmt.Errorf("build the stand-in: %w: %s", err, out)
-	}
-	if b.standin, err = os.ReadFile(file); err != nil {
+	if b.standin, err = buildStandin(); err != nil {
 		return b, err
 	}
 	if b.Device, err = bed.New(filepath.Join(b.dir, "device")); err != nil {
@@ -68,6 +61,22 @@ func newBench(names bool) (b *bench, err error) {
 	}
 	b.engine, err = b.Docker()
 	return b, err
+}
+
+// buildStandin builds the program of stand-in images.
+func buildStandin() ([]byte, error) {
+	dir, err := os.MkdirTemp("", "mender-app-public-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	file := filepath.Join(dir, "standin")
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", file, "./testdata/publicfiles/standin")
+	build.Dir, build.Env = bed.Repository(), append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("build the stand-in: %w: %s", err, out)
+	}
+	return os.ReadFile(file)
 }
 
 func (b *bench) close() (err error) {
@@ -218,7 +227,7 @@ func (b *bench) plainUp(app, dir, images string) (made map[string]string, text s
 
 // generate makes a release. text is what app-gen says if it refuses.
 func (b *bench) generate(app, dir, version, images string, m model) (text string, err error) {
-	args := []string{"-a", app, "-n", app + "-" + version, "-t", bed.Type, "-p", "linux/" + runtime.GOARCH, "--orchestrator", "docker-compose",
+	args := []string{"-a", app, "-n", app + "-" + version, "-t", bed.Type, "-p", platform, "--orchestrator", "docker-compose",
 		"-m", dir, "--output-path", b.release(app, version), "--no-cache", "--deep-delta=false"}
 	for _, image := range m.images() {
 		args = append(args, "--image", "docker-archive:"+images+":"+image)
@@ -226,8 +235,14 @@ func (b *bench) generate(app, dir, version, images string, m model) (text string
 	if images == "" {
 		args = append(args, "--skip-images")
 	}
-	c := exec.Command(filepath.Join(b.programs, "app-gen"), args...)
-	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + b.dir}
+	_, text, err = appGen(filepath.Join(b.programs, "app-gen"), b.dir, args)
+	return text, err
+}
+
+// appGen runs app-gen. refused is what it says, without warnings, if it fails.
+func appGen(program, home string, args []string) (said, refused string, err error) {
+	c := exec.Command(program, args...)
+	c.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home}
 	out, err := c.CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
@@ -237,9 +252,9 @@ func (b *bench) generate(app, dir, version, images string, m model) (text string
 				errs = append(errs, line)
 			}
 		}
-		return lastLines(strings.Join(errs, "")), nil
+		return string(out), lastLines(strings.Join(errs, "")), nil
 	}
-	return "", err
+	return string(out), "", err
 }
 
 func (b *bench) release(app, version string) string {

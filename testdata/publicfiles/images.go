@@ -21,16 +21,20 @@ import (
 
 // model is the part of docker compose config that stand-ins depend on.
 type model struct {
-	Services map[string]struct {
-		Image       string          `json:"image"`
-		Build       json.RawMessage `json:"build"`
-		Entrypoint  []string        `json:"entrypoint"`
-		User        string          `json:"user"`
-		Healthcheck *struct {
-			Test []string `json:"test"`
-		} `json:"healthcheck"`
-	} `json:"services"`
+	Services map[string]service `json:"services"`
 }
+
+type service struct {
+	Image       string          `json:"image"`
+	Build       json.RawMessage `json:"build"`
+	Entrypoint  []string        `json:"entrypoint"`
+	User        string          `json:"user"`
+	Healthcheck *struct {
+		Test []string `json:"test"`
+	} `json:"healthcheck"`
+}
+
+const platform = "linux/" + runtime.GOARCH
 
 // images are the references of the services, sorted.
 func (m model) images() (list []string) {

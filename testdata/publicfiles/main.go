@@ -1,12 +1,19 @@
-// Command publicfiles takes Compose projects as people wrote them through their whole life
-// on a private device: plain docker compose up first, then as an application.
+// Command publicfiles takes Compose projects, or sets of Kubernetes manifests, as people
+// wrote them through their whole life: plain Compose or Kubernetes first, then as an
+// application.
 //
 //	go run ./testdata/publicfiles [-name-builds] DIRECTORY…
+//	go run ./testdata/publicfiles -node NODE DIRECTORY…
 //
 // Every directory below the given ones that has a Compose file is a project. Its images are
 // stand-ins (standin): a project is judged by its files, not by what its images do. With
 // -name-builds, services that are built get the name of an image; app-gen refuses them
 // otherwise, and so they say nothing more. It needs root, and what the tests need.
+//
+// With -node, every directory below the given ones that has manifests is a set. NODE is the
+// directory of a node that runs (testdata/k8snode/up.sh node NODE). Its API server judges
+// each set (kubectl apply --dry-run=server), and so do app-gen, mender-app check and an
+// installation.
 //
 // It prints a line for each project and a table. A refusal of a project that plain Compose
 // runs is listed with its text: whether it is right is for a person to say.
@@ -28,11 +35,47 @@ import (
 
 func main() {
 	names := flag.Bool("name-builds", false, "name images for services that are built")
+	node := flag.String("node", "", "take sets of Kubernetes manifests, on the node in this directory")
 	flag.Parse()
-	if err := run(flag.Args(), *names); err != nil {
+	work := func() error { return run(flag.Args(), *names) }
+	if *node != "" {
+		work = func() error { return runSets(*node, flag.Args()) }
+	}
+	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "publicfiles:", err)
 		os.Exit(1)
 	}
+}
+
+// runSets takes sets of Kubernetes manifests through their life.
+func runSets(k8s string, dirs []string) (err error) {
+	sets, err := findSets(dirs)
+	if err != nil {
+		return err
+	}
+	standin, err := buildStandin()
+	if err != nil {
+		return err
+	}
+	n, err := newNode(k8s, standin)
+	if n != nil {
+		defer func() { err = errors.Join(err, os.RemoveAll(n.dir)) }()
+	}
+	if err != nil {
+		return err
+	}
+	var rows []setRow
+	for i, s := range sets {
+		r, err := n.set(fmt.Sprintf("s%d", i+1), s)
+		if err != nil {
+			return fmt.Errorf("%s: %w", s, err)
+		}
+		r.set = s
+		fmt.Println(r.line())
+		rows = append(rows, r)
+	}
+	fmt.Print(setTable(rows))
+	return nil
 }
 
 // composeFiles are the names that Compose looks for.

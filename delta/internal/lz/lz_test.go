@@ -184,9 +184,14 @@ func TestQuick(t *testing.T) {
 		"classes":       {{b: text, class: 3}, {b: text[:9000], class: 7}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			quick, thorough := encodeWith(parse.New(parse.Quick, lz.Window, 0), files, atEnd), encode(files, atEnd)
-			require.NoError(t, decode(files, atEnd, quick))
-			require.LessOrEqual(t, len(quick[0]), len(thorough[0])*105/100+16)
+			thorough := encode(files, atEnd)
+			for effort, most := range map[parse.Effort]int{parse.Quick: 105, parse.Swift: 108} {
+				for _, size := range []int64{0, 8 << 20} { // which the size of the finder's tables depends on
+					quick := encodeWith(parse.New(effort, lz.Window, size), files, atEnd)
+					require.NoError(t, decode(files, atEnd, quick))
+					require.LessOrEqual(t, len(quick[0]), len(thorough[0])*most/100+16)
+				}
+			}
 		})
 	}
 }

@@ -80,11 +80,29 @@ func (f *finding) piece(m *matches, n int) {
 	m.begin, m.list, m.ends = f.at, m.list[:0], m.ends[:0]
 	if m.stored = f.effort.none || f.dense(end); !m.stored {
 		for i := f.at; i < end; i++ {
-			m.list = append(m.list, f.find(i)...)
+			list := f.find(i)
+			m.list = append(m.list, list...)
 			m.ends = append(m.ends, len(m.list))
+			if f.effort.jump {
+				i = f.over(m, list, i, end)
+			}
 		}
 	}
 	f.at = end
+}
+
+// over goes to the last byte of a long match at i, which best takes as a whole: none of its
+// bytes is asked for, and the bytes that it copies are known from where they were first.
+func (f *finding) over(m *matches, list []found, i, end int) int {
+	if len(list) == 0 || int(list[len(list)-1].length) < f.effort.long {
+		return i
+	}
+	last := min(i+int(list[len(list)-1].length), end) - 1
+	for range last - i {
+		m.ends = append(m.ends, len(m.list))
+	}
+	f.known = max(f.known, last+1)
+	return last
 }
 
 func (f *finding) pos(i int) uint32 { return f.place + uint32(i) }

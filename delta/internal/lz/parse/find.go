@@ -16,6 +16,7 @@ type found struct{ length, dist uint32 }
 type finder struct {
 	two, three, four []uint32
 	son              []uint32 // two for each place of the window
+	fourShift        int      // of a hash of four bytes
 	window           uint32   // bytes that a match may lie back
 	depth            int      // how many places of a tree are compared
 	matches          []found
@@ -25,13 +26,19 @@ const (
 	twoBits   = 16
 	threeBits = 18
 	fourBits  = 20
+	manyBits  = 22 // instead of fourBits, from so many places on: less lies in each tree
+	manyFrom  = 8 << 20
 )
 
 // newFinder returns a finder that has room for size places at first, and for those of
 // the window at most.
 func newFinder(depth int, window uint32, size int64) *finder {
-	f := &finder{depth: depth, two: make([]uint32, 1<<twoBits), three: make([]uint32, 1<<threeBits), four: make([]uint32, 1<<fourBits),
-		window: window}
+	bits := fourBits
+	if size >= manyFrom {
+		bits = manyBits
+	}
+	f := &finder{depth: depth, two: make([]uint32, 1<<twoBits), three: make([]uint32, 1<<threeBits), four: make([]uint32, 1<<bits),
+		fourShift: 32 - bits, window: window}
 	f.grow(size)
 	for _, t := range [][]uint32{f.two, f.three, f.four} {
 		for i := range t {
@@ -61,7 +68,7 @@ func (f *finder) at(b []byte, i int, pos uint32, insert bool) []found {
 		return nil
 	}
 	w := binary.LittleEndian.Uint32(b[i:])
-	h2, h3, h4 := w&0xffff, w<<8*0x9e3779b1>>(32-threeBits), w*0x85ebca6b>>(32-fourBits)
+	h2, h3, h4 := w&0xffff, w<<8*0x9e3779b1>>(32-threeBits), w*0x85ebca6b>>f.fourShift
 	mask := f.window - 1
 	reach := uint32(min(i, int(mask)))
 	best := 1
@@ -123,7 +130,7 @@ func (f *finder) at(b []byte, i int, pos uint32, insert bool) []found {
 // peek returns the length of the match with the last place of the same hash. At least
 // four bytes follow.
 func (f *finder) peek(b []byte, i int, pos uint32) int {
-	h4 := binary.LittleEndian.Uint32(b[i:]) * 0x85ebca6b >> (32 - fourBits)
+	h4 := binary.LittleEndian.Uint32(b[i:]) * 0x85ebca6b >> f.fourShift
 	d := pos - f.four[h4]
 	if d-1 >= uint32(min(i, int(f.window-1))) {
 		return 0
