@@ -153,6 +153,9 @@ func (i Info) TakesEnv(name string) bool {
 type Engine struct {
 	Name    string `json:"name"`    // docker, podman, kubernetes
 	Version string `json:"version"` // in its own words: 20.10.24+dfsg1, v1.29.4+k3s1
+	// Compose is the version of Docker Compose that brings applications up, such as 2.26.1;
+	// "" if there is none.
+	Compose string `json:"compose,omitempty"`
 }
 
 // Has reports whether the sub-module announces the feature.

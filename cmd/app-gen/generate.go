@@ -160,7 +160,7 @@ func generateCommand() *cobra.Command {
 	fl.StringArrayVar(&f.o.Application.Compose.Profiles, "profile", nil, "compose profile to activate (repeatable; default: COMPOSE_PROFILES of .env)")
 	fl.StringArrayVar(&f.o.Application.Compose.EnvFiles, "env-file", nil, "env file for compose (repeatable; default: .env)")
 	fl.StringArrayVar(&f.fromHost, "env-from-host", nil, "variable of app-gen's own environment that compose files may use (repeatable; default: none)")
-	fl.StringVar(&f.o.Application.Compose.Version, "compose-version", "", "oldest version of Docker Compose on the devices, such as 2.26: what it does not read is an error, with file and line")
+	fl.StringVar(&f.o.Application.Compose.Version, "compose-version", "", "oldest version of Docker Compose on the devices, such as 2.26, or what their inventory says (mender_app_compose): what it does not read is an error, with file and line")
 	fl.StringArrayVar(&f.o.Application.EncryptTo, "encrypt-secrets-to", nil, "age recipient (age1…) of a device, or file of these, to encrypt the manifests' secrets to (repeatable)")
 	fl.StringArrayVar(&f.o.Application.PlainSecrets, "plain-secret", nil, "file of the manifests, Compose secret or variable that may be shipped in plain, without a warning (repeatable)")
 	fl.StringVarP(&f.ctrAddress, "k8s-ctr-address", "c", "", "k8s: address of containerd on the device; -c needs a / in it")

@@ -42,6 +42,7 @@ through the script mender-inventory-app in /usr/share/mender/inventory:
   mender_app_applications   the names of the applications, one a line
   mender_app_free_bytes     free bytes on the file system of the store
   mender_app_engine         SUB-MODULE NAME VERSION of each engine that answers
+  mender_app_compose        the version of Docker Compose, for app-gen
   app_APP_version           the application_version of its committed release
   app_APP_artifact          the name of that release's artifact
   app_APP_state             its state, as mender-app status prints it
@@ -161,6 +162,7 @@ func (p *program) addEngines(ctx context.Context, v attributes) {
 		}
 		if e, err := m.Client().Engine(ctx, submodules.Request{}); err == nil {
 			v.add("mender_app_engine", m.Name+" "+e.Name+" "+e.Version)
+			v.add("mender_app_compose", e.Compose)
 		}
 	}
 }

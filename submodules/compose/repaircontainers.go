@@ -46,6 +46,11 @@ func (s *session) Storage(ctx context.Context, _ submodules.Request) ([]string, 
 
 // Engine implements submodules.Session.
 func (s *session) Engine(ctx context.Context, _ submodules.Request) (e submodules.Engine, err error) {
-	e.Name, e.Version, err = s.engine.Version(ctx)
-	return e, err
+	if e.Name, e.Version, err = s.engine.Version(ctx); err != nil {
+		return e, err
+	}
+	if c, err := s.findCompose(ctx); err == nil { // what is missing, REQS says
+		e.Compose = c.version
+	}
+	return e, nil
 }

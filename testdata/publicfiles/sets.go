@@ -138,7 +138,7 @@ func newNode(k8s string, standin []byte) (n *node, err error) {
 		"K8S_STABLE_TIME=1", "K8S_HEALTH_TIMEOUT=60", "K8S_ALLOW_CLUSTER_OBJECTS=yes", "K8S_ALLOW_NAMESPACES=*",
 	}
 	for name, text := range map[string]string{
-		"etc/mender-app.conf":     fmt.Sprintf("persistent_store = %q\ndevice_type = %q\n", n.dir+"/store", bed.Type),
+		"etc/mender-app.conf":     fmt.Sprintf("persistent_store = %q\n", n.dir+"/store"),
 		"etc/mender-app-k8s.conf": strings.Join(settings, "\n") + "\n",
 		"data/device_type":        "device_type=" + bed.Type + "\n",
 	} {
@@ -160,7 +160,8 @@ func newNode(k8s string, standin []byte) (n *node, err error) {
 
 // said runs a command where the product is installed, and returns what it says if it fails.
 func (n *node) said(args ...string) (string, error) {
-	const script = `mkdir -p /usr/share/mender /etc/mender /var/lib/mender && mount --bind "$D/share" /usr/share/mender && mount --bind "$D/etc" /etc/mender && mount --bind "$D/data" /var/lib/mender && exec "$@"`
+	// A Mender client of this machine would install instead.
+	const script = `for c in mender mender-update; do c=$(command -v "$c") && mount --bind /dev/null "$c"; done; V=$(readlink -m /var/lib/mender) && mkdir -p /usr/share/mender /etc/mender "$V" && mount --bind "$D/share" /usr/share/mender && mount --bind "$D/etc" /etc/mender && mount --bind "$D/data" "$V" && exec "$@"`
 	c := exec.Command("unshare", append([]string{"--mount", "--propagation", "private", "sh", "-c", script, "device"}, args...)...)
 	c.Env = []string{"D=" + n.dir, "PATH=" + n.programs + ":" + os.Getenv("PATH"), "HOME=" + n.dir}
 	return failure(c)

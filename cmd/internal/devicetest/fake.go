@@ -128,7 +128,7 @@ func (f call) Engine(_ context.Context, _ submodules.Request) (submodules.Engine
 	if data, err := os.ReadFile(filepath.Join(f.dir, "engine")); err == nil {
 		version = strings.TrimSpace(string(data))
 	}
-	return submodules.Engine{Name: "fake-engine", Version: version}, nil
+	return submodules.Engine{Name: "fake-engine", Version: version, Compose: "2.26.1-4"}, nil
 }
 
 func (f fake) image(app string, d digest.Digest) string {
