@@ -64,7 +64,7 @@ type Images struct {
 	// Fast is for trying things out: an image without a base is sent in gzip, but for
 	// layers that an earlier image of the artifact has, and deltas are searched less for.
 	Fast bool
-	// Best searches more, which takes three times the time.
+	// Best searches more, which takes two to three times the time.
 	Best      bool
 	FilesOnly bool // make deltas that need old files alone, not the headers of layers
 	// Releases are older artifacts: each image without a base in Pairs becomes a

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -46,4 +48,35 @@ func TestTable(t *testing.T) {
 	list, err := find([]string{filepath.Join("projects", "kinds")})
 	require.NoError(t, err)
 	require.Equal(t, []string{"projects/kinds"}, list)
+}
+
+// A set is a directory with manifests; its images are those of its containers.
+func TestSets(t *testing.T) {
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"web/deployment.yaml":    "apiVersion: apps/v1\nkind: Deployment\n",
+		"web/notes.yaml":         "a: [b\n",
+		"compose/compose.yaml":   "services: {}\n",
+		"chart/templates/x.yaml": "{{ if .Values.x }}\n",
+		".hidden/object.yaml":    "apiVersion: v1\nkind: Pod\n",
+		"base/kustomization.yml": "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\n",
+	} {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	sets, err := findSets([]string{dir})
+	require.NoError(t, err)
+	require.Equal(t, []string{filepath.Join(dir, "base"), filepath.Join(dir, "web")}, sets)
+
+	m := modelOf([]byte(`{"kind": "Pod", "spec": {"containers": [{"name": "a", "image": "a:1", "command": ["/run/it", "x"], "livenessProbe": {"exec": {"command": ["ready"]}}}]}}
+{"kind": "List", "items": [{"kind": "Deployment", "spec": {"template": {"spec": {"initContainers": [{"name": "b", "image": "b:1"}]}}}}]}`))
+	require.Equal(t, []string{"a:1", "b:1"}, m.images())
+	require.Equal(t, []string{"bin/bash", "bin/sh", "run/it", "usr/bin/ready"}, slices.Sorted(slices.Values(m.programs())))
+
+	text := setTable([]setRow{{}, {plain: "no"}, {refused: "latest"}, {checked: "no"}, {checked: "no", warned: true}, {failed: "oh"}, {left: "a claim"}})
+	require.Contains(t, text, "| found | 7 |\n| Kubernetes takes | 6 |\n| of these app-gen accepts | 5 |\n| of these the device's check accepts | 3 |\n| of these deployed | 2 |")
+	require.Contains(t, text, "without a word, and refused by check | 1 |")
+	require.Equal(t, "x: left over: a claim", setRow{set: "x", left: "a claim"}.line())
+	require.Equal(t, "x: deployed", setRow{set: "x"}.line())
 }

@@ -46,8 +46,8 @@ type Effort struct {
 }
 
 // Quick takes about half the time of Thorough, and gives 1 to 2 % more bytes. Swift takes
-// about two thirds of the time of Quick, and gives 1 to 1.5 % more bytes. None makes no byte
-// smaller.
+// about three quarters of the time of Quick, and gives 1 to 1.5 % more bytes. None makes no
+// byte smaller.
 var (
 	None     = Effort{none: true}
 	Thorough = Effort{ways: maxWays, depth: 64, long: 160}
