@@ -287,37 +287,14 @@ func (b *bench) life(r *row, app, own, second string, m model, want map[string]s
 	if err := b.update(r, app); err != nil {
 		return err
 	}
-	lost := func(after string) {
-		if file := missing(data); r.lost == "" && file != "" {
-			r.lost = after + ": " + file
-		}
+	r.lost = missing(data)
+	if text, err = b.said("mender-app", "rollback", app); err != nil || text != "" {
+		r.failed = "rollback: " + text
 	}
-	lost("update")
-	if text, err = b.restart(); err != nil || text != "" {
-		r.failed = "restart: " + text
+	if r.lost == "" {
+		r.lost = missing(data)
 	}
-	lost("restart")
-	if text, rerr := b.said("mender-app", "rollback", app); rerr != nil || text != "" {
-		r.failed, err = "rollback: "+text, errors.Join(err, rerr)
-	}
-	lost("rollback")
-	if text, perr := b.said("mender-app", "purge", "--force", app); perr != nil || text != "" {
-		r.left, err = "purge: "+text, errors.Join(err, perr)
-	}
-	lost("purge without --data")
 	return errors.Join(err, b.purge(r, app))
-}
-
-// restart stops the engine with all containers and starts it again, and what a machine calls
-// when it has started.
-func (b *bench) restart() (text string, err error) {
-	if err := b.StopEngine(); err != nil {
-		return "", err
-	}
-	if err := b.StartEngine(); err != nil {
-		return "", err
-	}
-	return b.said("mender-app", "resume")
 }
 
 // update installs the second release, and compares what happens with what check says.
@@ -356,7 +333,7 @@ func (b *bench) update(r *row, app string) error {
 	return nil
 }
 
-// purge removes the application with its data.
+// purge removes the application, first without its data.
 func (b *bench) purge(r *row, app string) error {
 	text, err := b.said("mender-app", "purge", "--force", "--data", app)
 	if err != nil {
@@ -376,9 +353,6 @@ func (b *bench) purge(r *row, app string) error {
 	}
 	if _, err := os.Stat(b.Path("/data/mender-app/" + app)); err == nil {
 		left = append(left, "its directory in the store")
-	}
-	if r.left != "" {
-		left = append(left, r.left)
 	}
 	r.left = strings.Join(left, ", ")
 	return errors.Join(err, lerr, verr)
