@@ -128,7 +128,7 @@ func (f fakeSession) Logs(_ context.Context, r LogsRequest, each func(LogLine) e
 }
 
 func (fakeSession) Engine(_ context.Context, r Request) (Engine, error) {
-	return Engine{"docker", "28.5.2"}, nil
+	return Engine{Name: "docker", Version: "28.5.2"}, nil
 }
 
 func (f fakeSession) Delete(_ context.Context, r DeleteRequest) error {

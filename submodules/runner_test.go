@@ -153,7 +153,7 @@ func TestRoundTrip(t *testing.T) {
 	require.Equal(t, []string{rec}, dirs)
 	engine, err := m.Engine(ctx, Request{})
 	require.NoError(t, err)
-	require.Equal(t, Engine{"docker", "28.5.2"}, engine)
+	require.Equal(t, Engine{Name: "docker", Version: "28.5.2"}, engine)
 	var out bytes.Buffer
 	require.NoError(t, m.Save(ctx, SaveRequest{Request: Request{App: "shop", Stdout: &out}, URL: "u", Path: "-"}))
 	require.Equal(t, "content", out.String())
