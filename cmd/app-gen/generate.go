@@ -146,7 +146,7 @@ func generateCommand() *cobra.Command {
 	fl.BoolVar(&f.split, "split", false, "make an artifact for each older release that depends on its version, instead of one for all; with --full-fallback also one with full images. {base} in --output-path becomes the version, or whole")
 	fl.StringArrayVar(&f.o.Images.Content, "content", nil, "artifact, directory of artifacts, or image that has content an older artifact has only as a delta (repeatable; files beside the artifact and registries are always tried)")
 	fl.BoolVar(&f.o.Images.Fast, "fast", false, "for trying things out: images without a base travel in gzip and layers that they share once; deltas take less time and are larger")
-	fl.BoolVar(&f.o.Images.Best, "best", false, "search more for a smaller artifact: 2 to 5 % of new content, for two to three times the time here, and more on devices")
+	fl.BoolVar(&f.o.Images.Best, "best", false, "search more for a smaller artifact, which takes more time here and on devices")
 	fl.BoolVar(&f.o.Images.DeepDelta, deepDelta, true, "with =false the same as --fast, its former name")
 	hide(fl, deepDelta)
 	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "add the full images, for devices without CURRENT")
