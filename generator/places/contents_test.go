@@ -13,7 +13,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/generator/gentest"
 	"github.com/mender-app/mender-app/generator/places/placestest"
 )
 
@@ -21,22 +20,7 @@ import (
 // releases stay what they are.
 func TestContents(t *testing.T) {
 	large := strings.Repeat("0123456789abcdef", 5<<16) // 5 MiB
-	for name, open := range map[string]func(t *testing.T) string{
-		"directory": func(t *testing.T) string { return filepath.Join(t.TempDir(), "not/there/yet") },
-		"web": func(t *testing.T) string {
-			t.Setenv(HeaderVariable, "JOB-TOKEN: secret")
-			return placestest.Web(t, "secret").URL + "/generic/shop"
-		},
-		"bucket": func(t *testing.T) string {
-			for k, v := range placestest.S3(t, "builds", cut(1<<20)) {
-				t.Setenv(k, v)
-			}
-			return "s3://builds/shop/content"
-		},
-		"registry": func(t *testing.T) string {
-			return "oci:" + gentest.Serve(t, "", "", cut(1<<20)) + "/content/shop"
-		},
-	} {
+	for name, open := range kinds {
 		t.Run(name, func(t *testing.T) {
 			c, err := OpenContents(open(t))
 			require.NoError(t, err)

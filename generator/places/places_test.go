@@ -54,26 +54,30 @@ func cut(after int) func(http.Handler) http.Handler {
 	}
 }
 
+// kinds make a place of each kind, and return the text that names it. Connections to some
+// of them are cut.
+var kinds = map[string]func(t *testing.T) string{
+	"directory": func(t *testing.T) string { return filepath.Join(t.TempDir(), "not/there/yet") },
+	"web": func(t *testing.T) string {
+		t.Setenv(HeaderVariable, "JOB-TOKEN: secret")
+		return placestest.Web(t, "secret").URL + "/generic/shop"
+	},
+	"bucket": func(t *testing.T) string {
+		for k, v := range placestest.S3(t, "builds", cut(1<<20)) {
+			t.Setenv(k, v)
+		}
+		return "s3://builds/shop/releases"
+	},
+	"registry": func(t *testing.T) string {
+		return "oci:" + gentest.Serve(t, "", "", cut(1<<20)) + "/releases/shop"
+	},
+}
+
 // Each kind of place does what Place says, with small and large files, and
 // over connections that are cut.
 func TestPlaces(t *testing.T) {
 	large := strings.Repeat("0123456789abcdef", 20<<16) // 20 MiB
-	for name, open := range map[string]func(t *testing.T) string{
-		"directory": func(t *testing.T) string { return filepath.Join(t.TempDir(), "not/there/yet") },
-		"web": func(t *testing.T) string {
-			t.Setenv(HeaderVariable, "JOB-TOKEN: secret")
-			return placestest.Web(t, "secret").URL + "/generic/shop"
-		},
-		"bucket": func(t *testing.T) string {
-			for k, v := range placestest.S3(t, "builds", cut(1<<20)) {
-				t.Setenv(k, v)
-			}
-			return "s3://builds/shop/releases"
-		},
-		"registry": func(t *testing.T) string {
-			return "oci:" + gentest.Serve(t, "", "", cut(1<<20)) + "/releases/shop"
-		},
-	} {
+	for name, open := range kinds {
 		t.Run(name, func(t *testing.T) {
 			text := open(t)
 			require.Equal(t, name != "directory", Remote(text))
