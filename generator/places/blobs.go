@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -59,7 +58,7 @@ func (b blobs) open(ctx context.Context, c artifact.Content) (io.ReadCloser, err
 
 func hash(d digest.Digest) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: d.Hex()} }
 
-func (b blobs) write(ctx context.Context, c artifact.Content, from *os.File, moved func(int64)) error {
+func (b blobs) write(ctx context.Context, c artifact.Content, from io.ReaderAt, moved func(int64)) error {
 	l := &fileLayer{ctx: ctx, file: from, sum: hash(c.Digest), size: c.Size, moved: moved}
 	return b.explain(remote.WriteLayer(b.repo, l, options(ctx)...))
 }

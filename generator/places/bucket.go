@@ -119,7 +119,7 @@ func (b *bucket) Open(ctx context.Context, name string) (io.ReadCloser, error) {
 	return body, nil
 }
 
-func (b *bucket) put(ctx context.Context, name string, from *os.File, size int64, moved func(int64)) error {
+func (b *bucket) put(ctx context.Context, name string, from io.ReaderAt, size int64, moved func(int64)) error {
 	_, err := b.client.Client.PutObject(ctx, b.name, b.key(name), metered.Reader(ctx, io.NewSectionReader(from, 0, size), moved), size,
 		minio.PutObjectOptions{ContentType: releaseType, DisableMultipart: size <= maxSingle})
 	return b.explain(err)

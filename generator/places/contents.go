@@ -2,7 +2,6 @@ package places
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -40,7 +39,7 @@ type contents interface {
 	size(ctx context.Context, c artifact.Content) (int64, error)
 	open(ctx context.Context, c artifact.Content) (io.ReadCloser, error)
 	// write writes content: whole, or not at all.
-	write(ctx context.Context, c artifact.Content, from *os.File, moved func(int64)) error
+	write(ctx context.Context, c artifact.Content, from io.ReaderAt, moved func(int64)) error
 	note(ctx context.Context, name string) ([]byte, error)
 	// setNote writes a note. In a registry it keeps the content that it is about.
 	setNote(ctx context.Context, name string, text []byte, about []artifact.Content) error
@@ -86,7 +85,7 @@ func (c *Contents) Directory() string {
 // artifact.ErrOtherContent. It does not read it, unless a server does not say the size.
 func (c *Contents) Has(ctx context.Context, content artifact.Content) error {
 	known := true
-	err := tried(ctx, func(ctx context.Context, _ func(int64)) error {
+	err := tried(ctx, content.Digest.Hex(), func(ctx context.Context, _ func(int64)) error {
 		n, err := c.kind.size(ctx, content)
 		if known = n >= 0; err == nil && known && n != content.Size {
 			err = artifact.ErrOtherContent
@@ -102,7 +101,7 @@ func (c *Contents) Has(ctx context.Context, content artifact.Content) error {
 // Compare reads content to its end, and returns an error unless it is what its name says:
 // an fs.ErrNotExist, or an artifact.ErrOtherContent.
 func (c *Contents) Compare(ctx context.Context, content artifact.Content) error {
-	return tried(ctx, func(ctx context.Context, moved func(int64)) error {
+	return tried(ctx, content.Digest.Hex(), func(ctx context.Context, moved func(int64)) error {
 		r, err := c.kind.open(ctx, content)
 		if err != nil {
 			return err
@@ -114,7 +113,7 @@ func (c *Contents) Compare(ctx context.Context, content artifact.Content) error 
 
 // Download writes content to a file, and compares it.
 func (c *Contents) Download(ctx context.Context, content artifact.Content, to *os.File) error {
-	return tried(ctx, func(ctx context.Context, moved func(int64)) error {
+	return tried(ctx, content.Digest.Hex(), func(ctx context.Context, moved func(int64)) error {
 		r, err := c.kind.open(ctx, content)
 		if err != nil {
 			return err
@@ -152,12 +151,12 @@ func (c *Contents) Write(ctx context.Context, content artifact.Content, path str
 		return err
 	}
 	defer f.Close()
-	return tried(ctx, func(ctx context.Context, moved func(int64)) error { return c.kind.write(ctx, content, f, moved) })
+	return tried(ctx, content.Digest.Hex(), func(ctx context.Context, moved func(int64)) error { return c.kind.write(ctx, content, f, moved) })
 }
 
 // Note reads a note. The error wraps fs.ErrNotExist if there is none of the name.
 func (c *Contents) Note(ctx context.Context, name string) (text []byte, err error) {
-	err = tried(ctx, func(ctx context.Context, _ func(int64)) error {
+	err = tried(ctx, name, func(ctx context.Context, _ func(int64)) error {
 		text, err = c.kind.note(ctx, name)
 		return err
 	})
@@ -169,7 +168,7 @@ func (c *Contents) SetNote(ctx context.Context, name string, text []byte, about 
 	if len(text) > maxNote {
 		return fmt.Errorf("a note of %d bytes", len(text))
 	}
-	return tried(ctx, func(ctx context.Context, _ func(int64)) error { return c.kind.setNote(ctx, name, text, about) })
+	return tried(ctx, name, func(ctx context.Context, _ func(int64)) error { return c.kind.setNote(ctx, name, text, about) })
 }
 
 // Keep prevents a registry from collecting content as garbage, until somebody deletes the
@@ -179,28 +178,9 @@ func (c *Contents) Keep(ctx context.Context, name string, all []artifact.Content
 	if !ok {
 		return nil
 	}
-	return tried(ctx, func(ctx context.Context, _ func(int64)) error {
+	return tried(ctx, name, func(ctx context.Context, _ func(int64)) error {
 		return r.tagged(ctx, name+keeps, contentType, []byte("{}"), all)
 	})
-}
-
-// tried does something again, unless the error would be the same. A place that moves
-// nothing for a minute has failed.
-func tried(ctx context.Context, do func(ctx context.Context, moved func(int64)) error) error {
-	for try := 1; ; try++ {
-		err := func() error {
-			ctx, moved, stop := watched(ctx)
-			defer stop()
-			err := do(ctx, moved)
-			if err != nil && ctx.Err() != nil {
-				err = cmp.Or(context.Cause(ctx), err)
-			}
-			return err
-		}()
-		if err == nil || ctx.Err() != nil || final(err) || errors.Is(err, artifact.ErrOtherContent) || try == attempts {
-			return err
-		}
-	}
 }
 
 // named is a place whose files have any name.
@@ -218,7 +198,7 @@ func (n named) open(ctx context.Context, c artifact.Content) (io.ReadCloser, err
 	return n.place.Open(ctx, c.Digest.Hex())
 }
 
-func (n named) write(ctx context.Context, c artifact.Content, from *os.File, moved func(int64)) error {
+func (n named) write(ctx context.Context, c artifact.Content, from io.ReaderAt, moved func(int64)) error {
 	return n.place.put(ctx, c.Digest.Hex(), from, c.Size, moved)
 }
 
@@ -236,18 +216,7 @@ func (n named) note(ctx context.Context, name string) ([]byte, error) {
 }
 
 func (n named) setNote(ctx context.Context, name string, text []byte, _ []artifact.Content) error {
-	f, err := os.CreateTemp("", ".app-gen-*")
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := os.Remove(f.Name()); err != nil {
-		return err
-	}
-	if _, err := io.Copy(f, bytes.NewReader(text)); err != nil {
-		return err
-	}
-	return n.notes.put(ctx, name+".json", f, int64(len(text)), func(int64) {})
+	return n.notes.put(ctx, name+".json", bytes.NewReader(text), int64(len(text)), func(int64) {})
 }
 
 func (d directory) sizeOf(_ context.Context, name string) (int64, error) {

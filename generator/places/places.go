@@ -7,7 +7,6 @@ package places
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/output"
@@ -53,7 +53,7 @@ type Place interface {
 	Open(ctx context.Context, name string) (io.ReadCloser, error)
 	// put writes a file that is not there: whole, or not at all. It calls moved with the
 	// bytes that it read.
-	put(ctx context.Context, name string, from *os.File, size int64, moved func(int64)) error
+	put(ctx context.Context, name string, from io.ReaderAt, size int64, moved func(int64)) error
 }
 
 // Error says what is wrong with a place, and what to do about it. Nothing comes of trying
@@ -136,29 +136,44 @@ func Releases(ctx context.Context, p Place) ([]string, error) {
 // and gives up a server that sends less than 16 KiB in a minute, or takes longer than four
 // hours in all. tell gets the bytes so far.
 func Download(ctx context.Context, p Place, name, path string, tell func(done int64)) error {
-	ctx, cancel := inTime(ctx, name)
+	return tried(ctx, name, func(ctx context.Context, moved func(int64)) error { return download(ctx, p, name, path, moved, tell) })
+}
+
+// tried does something with a file, and does it again if that may help. It ends when less
+// than 16 KiB moved in a minute, or all tries together take longer than four hours; moved
+// gets the bytes that moved.
+func tried(ctx context.Context, file string, do func(ctx context.Context, moved func(int64)) error) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, whole, fmt.Errorf("%s took longer than %s in all", file, whole))
 	defer cancel()
 	for try := 1; ; try++ {
-		err := download(ctx, p, name, path, tell)
+		err := once(ctx, do)
 		if err == nil || ctx.Err() != nil || final(err) || try == attempts {
 			return err
 		}
 	}
 }
 
+func once(ctx context.Context, do func(ctx context.Context, moved func(int64)) error) error {
+	ctx, moved, stop := watched(ctx)
+	defer stop()
+	err := do(ctx, moved)
+	if err != nil && ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return err
+}
+
 // final reports whether an error would be the same the next time.
 func final(err error) bool {
 	var place *Error
 	var local *fs.PathError
-	return errors.As(err, &place) || errors.As(err, &local) || errors.Is(err, fs.ErrNotExist)
+	return errors.As(err, &place) || errors.As(err, &local) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, artifact.ErrOtherContent)
 }
 
-func download(ctx context.Context, p Place, name, path string, tell func(int64)) (err error) {
-	ctx, moved, stop := watched(ctx)
-	defer stop()
+func download(ctx context.Context, p Place, name, path string, moved, tell func(int64)) (err error) {
 	body, err := p.Open(ctx, name)
 	if err != nil {
-		return cmp.Or(context.Cause(ctx), err)
+		return err
 	}
 	defer body.Close()
 	f, err := os.Create(path)
@@ -175,15 +190,7 @@ func download(ctx context.Context, p Place, name, path string, tell func(int64))
 	}()
 	sum := metered.Sum(tell)
 	_, err = io.Copy(f, metered.Reader(ctx, body, func(n int64) { moved(n); sum(n) }))
-	if err != nil {
-		return cmp.Or(context.Cause(ctx), err)
-	}
-	return nil
-}
-
-// inTime returns a context that ends when a file has taken too long in all.
-func inTime(ctx context.Context, name string) (context.Context, context.CancelFunc) {
-	return context.WithTimeoutCause(ctx, whole, fmt.Errorf("%s took longer than %s in all", name, whole))
+	return err
 }
 
 // watched returns a context that ends when less than 16 KiB moved in a minute. moved gets
@@ -220,24 +227,14 @@ func Put(ctx context.Context, p Place, name, path string, tell func(done int64))
 	if !info.Mode().IsRegular() {
 		return false, &Error{Text: path + " is not a regular file"}
 	}
-	ctx, cancel := inTime(ctx, name)
-	defer cancel()
-	for try := 1; ; try++ {
-		there, err = put(ctx, p, name, f, info.Size(), tell)
-		if err == nil || ctx.Err() != nil || final(err) || try == attempts {
-			return there, err
-		}
-	}
+	err = tried(ctx, name, func(ctx context.Context, moved func(int64)) (err error) {
+		there, err = put(ctx, p, name, f, info.Size(), moved, tell)
+		return err
+	})
+	return there, err
 }
 
-func put(ctx context.Context, p Place, name string, f *os.File, size int64, tell func(int64)) (there bool, err error) {
-	ctx, moved, stop := watched(ctx)
-	defer stop()
-	defer func() {
-		if err != nil && ctx.Err() != nil {
-			err = context.Cause(ctx)
-		}
-	}()
+func put(ctx context.Context, p Place, name string, f io.ReaderAt, size int64, moved, tell func(int64)) (there bool, err error) {
 	body, err := p.Open(ctx, name)
 	switch {
 	case err == nil:
@@ -309,7 +306,7 @@ func (d directory) Open(_ context.Context, name string) (io.ReadCloser, error) {
 	return input.Open(filepath.Join(string(d), name))
 }
 
-func (d directory) put(ctx context.Context, name string, from *os.File, size int64, moved func(int64)) error {
+func (d directory) put(ctx context.Context, name string, from io.ReaderAt, size int64, moved func(int64)) error {
 	if err := os.MkdirAll(string(d), 0o777); err != nil {
 		return err
 	}

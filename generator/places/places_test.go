@@ -18,6 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/generator/gentest"
 	"github.com/mender-app/mender-app/generator/places/placestest"
 )
@@ -273,7 +275,7 @@ type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// TestSlowPlaces: a server that sends a file drop by drop is given up after a minute, and one
+// TestSlowPlaces: a server that sends a file, or content, drop by drop is given up after a minute, and one
 // that is only slow after four hours.
 func TestSlowPlaces(t *testing.T) {
 	for _, c := range []struct {
@@ -291,6 +293,13 @@ func TestSlowPlaces(t *testing.T) {
 			require.EqualError(t, err, c.says)
 			require.Equal(t, c.took, time.Since(began).Round(time.Second))
 			require.NoFileExists(t, path)
+		})
+		synctest.Test(t, func(t *testing.T) {
+			content := artifact.Content{Digest: digest.Of(nil), Size: 1 << 40}
+			began := time.Now()
+			err := (&Contents{c.d, named{place: c.d}}).Compare(t.Context(), content)
+			require.EqualError(t, err, strings.ReplaceAll(c.says, "shop.mender", content.Digest.Hex()))
+			require.Equal(t, c.took, time.Since(began).Round(time.Second))
 		})
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"io/fs"
 	"net/http"
-	"os"
 	"strings"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -128,7 +127,7 @@ func (p registry) Open(ctx context.Context, file string) (io.ReadCloser, error) 
 	return body, p.explain(err)
 }
 
-func (p registry) put(ctx context.Context, file string, from *os.File, size int64, moved func(int64)) error {
+func (p registry) put(ctx context.Context, file string, from io.ReaderAt, size int64, moved func(int64)) error {
 	tag, err := p.tag(file)
 	if err != nil {
 		return err
@@ -150,7 +149,7 @@ func (p registry) put(ctx context.Context, file string, from *os.File, size int6
 // fileLayer is a file as a layer: its bytes are what the registry has.
 type fileLayer struct {
 	ctx   context.Context
-	file  *os.File
+	file  io.ReaderAt
 	sum   v1.Hash
 	size  int64
 	moved func(int64)

@@ -142,7 +142,7 @@ func (w *web) List(ctx context.Context) (names []string, err error) {
 	return names, lines.Err()
 }
 
-func (w *web) put(ctx context.Context, name string, from *os.File, size int64, moved func(int64)) error {
+func (w *web) put(ctx context.Context, name string, from io.ReaderAt, size int64, moved func(int64)) error {
 	return w.send(ctx, name, metered.Reader(ctx, io.NewSectionReader(from, 0, size), moved), size)
 }
 
