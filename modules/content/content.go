@@ -8,7 +8,6 @@ package content
 
 import (
 	"context"
-	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
@@ -178,9 +177,7 @@ func same(ctx context.Context, path string, want digest.Digest, size int64) erro
 // the system, and that show a token to servers below the mirrors alone. Both files may
 // be "". A registry that gives a token to everybody is asked for it.
 func Transport(caFile, tokenFile string, mirrors []string) (http.RoundTripper, error) {
-	t := http.DefaultTransport.(*http.Transport).Clone()
-	t.DisableCompression, t.MaxResponseHeaderBytes, t.ResponseHeaderTimeout = true, 64<<10, time.Minute
-	t.TLSClientConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	t := download.NewTransport(time.Minute)
 	if caFile != "" {
 		pool, err := x509.SystemCertPool()
 		if err != nil {
@@ -216,9 +213,7 @@ type bearer struct {
 func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
 	for _, m := range b.mirrors {
 		if r.URL.Scheme == "https" && strings.HasPrefix(r.URL.String(), strings.TrimSuffix(m, "/")+"/") {
-			r = r.Clone(r.Context())
-			r.Header.Set("Authorization", "Bearer "+b.token)
-			break
+			return b.next.RoundTrip(with(r, b.token))
 		}
 	}
 	return b.next.RoundTrip(r)

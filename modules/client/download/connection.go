@@ -19,21 +19,27 @@ import (
 // longestWait bounds the time between two attempts, even if the server asks for more.
 const longestWait = time.Minute
 
+// NewTransport makes requests over TLS 1.2 or later, with the proxies of the environment. A
+// server has patience to begin its answer, whose header is bounded.
+func NewTransport(patience time.Duration) *http.Transport {
+	return &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
+		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
+		TLSHandshakeTimeout:    30 * time.Second,
+		ResponseHeaderTimeout:  patience,
+		MaxResponseHeaderBytes: 64 << 10,
+		DisableCompression:     true,
+		ForceAttemptHTTP2:      true,
+	}
+}
+
 // newClient returns the client for a download. It follows up to ten redirects, never
 // from https to http.
 func newClient(o Options) *http.Client {
 	transport := o.Transport
 	if transport == nil {
-		transport = &http.Transport{
-			Proxy:                  http.ProxyFromEnvironment,
-			DialContext:            (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
-			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
-			TLSHandshakeTimeout:    30 * time.Second,
-			ResponseHeaderTimeout:  o.Patience,
-			MaxResponseHeaderBytes: 64 << 10,
-			DisableCompression:     true,
-			ForceAttemptHTTP2:      true,
-		}
+		transport = NewTransport(o.Patience)
 	}
 	return &http.Client{Transport: transport, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		if len(via) > 10 {
