@@ -138,21 +138,45 @@ func run(dirs []string, names bool) (err error) {
 }
 
 func (r row) line() string {
-	var what []string
-	for _, w := range []struct{ kind, text string }{
+	return r.project + ": " + cmp.Or(said([]remark{
 		{"plain Compose does not run it", r.plain}, {"app-gen refuses it", r.refused}, {"the device fails", r.failed},
 		{"differs", r.differs}, {"left over", r.left}, {"data lost", r.lost}, {"check is wrong", strings.Join(r.wrong, ", ")},
-	} {
-		if w.text != "" {
-			what = append(what, w.kind+": "+strings.Join(strings.Fields(w.text), " "))
-		}
-	}
-	return r.project + ": " + cmp.Or(strings.Join(what, "; "), "as plain Compose")
+	}), "as plain Compose")
 }
 
-// table adds the rows up.
-func table(rows []row) string {
-	count := func(is func(row) bool) (n int) {
+// remark is one thing to say of a row; a text of "" is nothing.
+type remark struct{ kind, text string }
+
+func said(remarks []remark) string {
+	var what []string
+	for _, r := range remarks {
+		if r.text != "" {
+			what = append(what, r.kind+": "+oneLine(r.text))
+		}
+	}
+	return strings.Join(what, "; ")
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
+
+// total is a line of a table: how many rows are so.
+type total struct {
+	what string
+	n    int
+}
+
+// totals are the lines of a table. heading is what is counted.
+func totals(heading string, list []total) string {
+	text := fmt.Sprintf("\n| | %s |\n|---|---|\n", heading)
+	for _, l := range list {
+		text += fmt.Sprintf("| %s | %d |\n", l.what, l.n)
+	}
+	return text
+}
+
+// counter counts rows.
+func counter[R any](rows []R) func(is func(R) bool) int {
+	return func(is func(R) bool) (n int) {
 		for _, r := range rows {
 			if is(r) {
 				n++
@@ -160,6 +184,11 @@ func table(rows []row) string {
 		}
 		return n
 	}
+}
+
+// table adds the rows up.
+func table(rows []row) string {
+	count := counter(rows)
 	runs := func(r row) bool { return r.plain == "" }
 	accepted := func(r row) bool { return runs(r) && r.refused == "" }
 	deployed := func(r row) bool { return accepted(r) && r.failed == "" }
@@ -168,11 +197,7 @@ func table(rows []row) string {
 		foreseen, wrong = foreseen+r.keeps, wrong+len(r.wrong)
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "\n| | projects |\n|---|---|\n")
-	for _, l := range []struct {
-		what string
-		n    int
-	}{
+	b.WriteString(totals("projects", []total{
 		{"found", len(rows)},
 		{"plain Compose runs", count(runs)},
 		{"of these app-gen accepts", count(accepted)},
@@ -182,13 +207,11 @@ func table(rows []row) string {
 		{"plain Compose does not run, app-gen accepts", count(func(r row) bool { return !runs(r) && r.refused == "" })},
 		{"something left after purge", count(func(r row) bool { return deployed(r) && r.left != "" })},
 		{"data lost", count(func(r row) bool { return deployed(r) && r.lost != "" })},
-	} {
-		fmt.Fprintf(&b, "| %s | %d |\n", l.what, l.n)
-	}
+	}))
 	fmt.Fprintf(&b, "| services that an update touched or kept as `check` said | %d of %d |\n", foreseen-wrong, foreseen)
 	for _, r := range rows {
 		if runs(r) && r.refused != "" {
-			fmt.Fprintf(&b, "\nrefused: %s: %s", r.project, strings.Join(strings.Fields(r.refused), " "))
+			fmt.Fprintf(&b, "\nrefused: %s: %s", r.project, oneLine(r.refused))
 		}
 	}
 	return b.String() + "\n"

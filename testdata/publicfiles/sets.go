@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -69,37 +70,19 @@ type setRow struct {
 }
 
 func (r setRow) line() string {
-	said := "deployed"
-	for _, w := range []struct{ kind, text string }{
+	return r.set + ": " + cmp.Or(said([]remark{
 		{"Kubernetes does not take it", r.plain}, {"app-gen refuses it", r.refused}, {"check refuses it", r.checked}, {"the device fails", r.failed}, {"left over", r.left}, {"data lost", r.lost},
-	} {
-		if w.text != "" {
-			said += "; " + w.kind + ": " + strings.Join(strings.Fields(w.text), " ")
-		}
-	}
-	return r.set + ": " + strings.TrimPrefix(said, "deployed; ")
+	}), "deployed")
 }
 
 // setTable adds the rows up.
 func setTable(rows []setRow) string {
-	count := func(is func(setRow) bool) (n int) {
-		for _, r := range rows {
-			if is(r) {
-				n++
-			}
-		}
-		return n
-	}
+	count := counter(rows)
 	runs := func(r setRow) bool { return r.plain == "" }
 	accepted := func(r setRow) bool { return runs(r) && r.refused == "" }
 	checks := func(r setRow) bool { return accepted(r) && r.checked == "" }
 	deployed := func(r setRow) bool { return checks(r) && r.failed == "" }
-	var b strings.Builder
-	fmt.Fprintf(&b, "\n| | sets |\n|---|---|\n")
-	for _, l := range []struct {
-		what string
-		n    int
-	}{
+	return totals("sets", []total{
 		{"found", len(rows)},
 		{"Kubernetes takes", count(runs)},
 		{"of these app-gen accepts", count(accepted)},
@@ -109,10 +92,7 @@ func setTable(rows []setRow) string {
 		{"accepted by check, and failed on the device", count(func(r setRow) bool { return checks(r) && r.failed != "" })},
 		{"something left after purge", count(func(r setRow) bool { return deployed(r) && r.left != "" })},
 		{"data lost", count(func(r setRow) bool { return deployed(r) && r.lost != "" })},
-	} {
-		fmt.Fprintf(&b, "| %s | %d |\n", l.what, l.n)
-	}
-	return b.String() + "\n"
+	}) + "\n"
 }
 
 // node is a Kubernetes node (testdata/k8snode) and the product beside it.
@@ -284,7 +264,7 @@ func (n *node) life(r *setRow, app, own, second string, m model) (err error) {
 		if err != nil {
 			return err
 		}
-		r.left += strings.Join(strings.Fields(string(out)), " ")
+		r.left += oneLine(string(out))
 	}
 	if _, err := os.Stat(filepath.Join(n.dir, "store", app)); err == nil {
 		r.left += " its directory in the store"
@@ -295,7 +275,7 @@ func (n *node) life(r *setRow, app, own, second string, m model) (err error) {
 // claims are the names of the claims in a namespace.
 func (n *node) claims(app string) (string, error) {
 	out, err := n.kubectl("get", "persistentvolumeclaims", "-n", app, "-o", "name").Output()
-	return strings.Join(strings.Fields(string(out)), " "), err
+	return oneLine(string(out)), err
 }
 
 // generate makes a release. refused is what app-gen says if it refuses.
