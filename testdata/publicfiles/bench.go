@@ -380,7 +380,7 @@ func (b *bench) made(app string) (map[string]string, error) {
 		for name, n := range c.NetworkSettings.Networks {
 			var aliases []string
 			for _, a := range n.Aliases {
-				if !strings.HasPrefix(c.ID, a) {
+				if a != c.ID[:12] { // the engine's own alias: the short ID
 					aliases = append(aliases, a)
 				}
 			}
