@@ -392,12 +392,20 @@ func (o *others) network(ctx context.Context, service, name string) error {
 }
 
 // container checks a container whose namespaces or volumes a service uses, or that it is
-// linked to: NAME, or NAME and options.
+// linked to: NAME, or NAME and options. As for the engine, a name goes before the beginning
+// of an ID.
 func (o *others) container(service, ref string) {
 	ref, _, _ = strings.Cut(ref, ":")
+	if ref == "" {
+		return
+	}
+	isNamed := func(c container.Summary) bool { return slices.Contains(c.Names, "/"+ref) }
+	named := slices.ContainsFunc(o.all, isNamed)
 	for _, c := range o.all {
-		is := strings.HasPrefix(c.ID, ref) || slices.ContainsFunc(c.Names, func(n string) bool { return strings.TrimPrefix(n, "/") == ref })
-		if app := o.ownerOf(c); is && ref != "" && app != "" {
+		if is := isNamed(c) || !named && strings.HasPrefix(c.ID, ref); !is {
+			continue
+		}
+		if app := o.ownerOf(c); app != "" {
 			o.refuse(app, "service %s uses the container %s of application %s", service, name(c), app)
 		}
 	}

@@ -1,12 +1,14 @@
 package compose
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/docker/docker/api/types/container"
 	"github.com/docker/docker/api/types/volume"
 	"github.com/stretchr/testify/require"
 
@@ -131,7 +133,14 @@ func TestOthers(t *testing.T) {
 	_, err = b.cli.VolumeCreate(t.Context(), volume.CreateOptions{Name: b.app + "-of-nobody"})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = b.cli.VolumeRemove(t.Context(), b.app+"-of-nobody", true) })
+	// The engine takes a name before the beginning of an ID.
+	called, err := b.cli.ContainerCreate(t.Context(), &container.Config{Image: ct.Image}, nil, nil, nil, ct.ID[:8])
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = b.cli.ContainerRemove(context.Background(), called.ID, container.RemoveOptions{Force: true})
+	})
 	for name, more := range map[string]string{
+		"named as an ID":   "    network_mode: container:" + ct.ID[:8] + "\n",
 		"own":              named("{}"),
 		"own, named":       named("{name: " + b.app + "_mine}"),
 		"operator's":       named("{external: true, name: " + b.app + "-of-nobody}"),
