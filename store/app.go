@@ -422,7 +422,8 @@ func (a *App) HasSecrets() bool {
 
 // Forget removes the application and all its releases. The history stays. The
 // application's data in directories and files that a service wrote into its mounts stay
-// too: only a sub-module's PURGE removes them.
+// too, and so does the sub-module's note of volumes without a name: only its PURGE removes
+// them.
 func (a *App) Forget() error {
 	if a.AdoptedFrom != "" {
 		if err := containermodules.At(a.AdoptedFrom).Drop(a.Name); err != nil {
@@ -430,12 +431,12 @@ func (a *App) Forget() error {
 		}
 	}
 	keep := false
-	for _, name := range []string{mountsName, DataName} {
-		data, err := os.ReadDir(filepath.Join(a.Dir(), name))
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	for _, name := range leftNames {
+		left, err := isLeft(filepath.Join(a.Dir(), name))
+		if err != nil {
 			return err
 		}
-		keep = keep || len(data) > 0
+		keep = keep || left
 	}
 	if !keep {
 		return durable.RemoveAll(a.Dir())
@@ -445,7 +446,7 @@ func (a *App) Forget() error {
 		return err
 	}
 	for _, e := range entries {
-		if e.Name() == mountsName || e.Name() == DataName || e.Name() == stateFile {
+		if slices.Contains(leftNames, e.Name()) || e.Name() == stateFile {
 			continue
 		}
 		if err := durable.RemoveAll(filepath.Join(a.Dir(), e.Name())); err != nil {
@@ -453,6 +454,23 @@ func (a *App) Forget() error {
 		}
 	}
 	return durable.Remove(filepath.Join(a.Dir(), stateFile)) // last: without it there is no application
+}
+
+// leftNames are in an application's directory what a sub-module leaves of its data, or needs
+// to find it, when the application is forgotten.
+var leftNames = []string{mountsName, DataName, unnamedName}
+
+// isLeft reports whether there is a file at a path, or a directory that is not empty.
+func isLeft(path string) (bool, error) {
+	fi, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil || !fi.IsDir() {
+		return err == nil, err
+	}
+	entries, err := os.ReadDir(path)
+	return len(entries) > 0, err
 }
 
 // LeftManifests returns where the manifests of an application were that the store has

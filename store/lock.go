@@ -95,7 +95,7 @@ func (s *Store) isOurs(name string) bool {
 	if names.Check(name) != nil {
 		return false
 	}
-	for _, part := range []string{stateFile, releasesDir, mountsName, DataName} {
+	for _, part := range append([]string{stateFile, releasesDir}, leftNames...) {
 		if _, err := os.Lstat(filepath.Join(s.appDir(name), part)); err == nil {
 			return true
 		}

@@ -36,8 +36,9 @@ const (
 	releasesDir   = "releases"
 	releaseFile   = "release.json"
 	manifestsName = "manifests"
-	mountsName    = "mounts"  // of the sub-module
-	secretsName   = "secrets" // of the sub-module
+	mountsName    = "mounts"               // of the sub-module
+	secretsName   = "secrets"              // of the sub-module
+	unnamedName   = "volumes-unnamed.json" // of the sub-module
 	savedDir      = "components"
 	corruptInfix  = ".corrupt-"
 )

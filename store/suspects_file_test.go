@@ -122,6 +122,27 @@ func TestForgetKeepsDirectories(t *testing.T) {
 	require.Empty(t, names)
 }
 
+// TestForgetKeepsTheNoteOfVolumes: a sub-module finds volumes without a name by it.
+func TestForgetKeepsTheNoteOfVolumes(t *testing.T) {
+	s := newStore(t)
+	a, err := s.Create("web")
+	require.NoError(t, err)
+	require.NoError(t, a.Save())
+	note := filepath.Join(a.Dir(), "volumes-unnamed.json")
+	require.NoError(t, os.WriteFile(note, []byte("[]"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(a.Dir(), "ended"), nil, 0o600))
+	require.NoError(t, a.Forget())
+	left, err := os.ReadDir(a.Dir())
+	require.NoError(t, err)
+	require.Len(t, left, 1)
+	names, err := s.Apps()
+	require.NoError(t, err)
+	require.Empty(t, names)
+	dirs, err := s.Private()
+	require.NoError(t, err)
+	require.Contains(t, dirs, a.Dir(), "it is still one of an application")
+}
+
 // TestForgetKeepsData: what a service has written into its mounts stays.
 func TestForgetKeepsData(t *testing.T) {
 	s := newStore(t)

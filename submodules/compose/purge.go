@@ -75,22 +75,35 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 		delete(projects, p)
 	}
 	var data []string
-	if r.Data {
-		if data, err = s.finder().Data(ctx, projects, list); err != nil {
-			return err
-		}
+	named, err := s.finder().Data(ctx, projects)
+	if err != nil {
+		return err
 	}
+	unnamed := unnamedOf(list)
 	var made made
 	if r.First {
 		if made, err = s.madeFirst(); err != nil {
 			return err
 		}
-		unnamed, err := s.finder().Data(ctx, nil, list)
+		data = append(data, made.Volumes...)
+		for _, v := range unnamed {
+			data = append(data, v.Name)
+		}
+	}
+	for dir := range dirs {
+		noted, err := s.noteUnnamed(ctx, filepath.Dir(dir), list)
 		if err != nil {
 			return err
 		}
-		data = append(append(data, made.Volumes...), unnamed...)
+		unnamed = sortUnnamed(append(unnamed, noted...))
 	}
+	if r.Data {
+		data = append(data, named...)
+		for _, v := range unnamed {
+			data = append(data, v.Name)
+		}
+	}
+	s.tellKept(named, unnamed, data)
 	for dir := range dirs {
 		if err := s.adopt(ctx, filepath.Dir(dir), list); err != nil {
 			return err
@@ -116,6 +129,11 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 			return fmt.Errorf("remove volume %s: %w", v, err)
 		}
 		s.req.Logf("volume %s is removed", v)
+	}
+	for dir := range dirs {
+		if _, err := s.noteUnnamed(ctx, filepath.Dir(dir), nil); err != nil {
+			return err
+		}
 	}
 	if err := s.forgetMade(); err != nil {
 		return err
@@ -150,6 +168,20 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 		}
 	}
 	return nil
+}
+
+// tellKept says which volumes stay, in a line each.
+func (s *session) tellKept(named []string, unnamed []unnamedVolume, removed []string) {
+	for _, name := range named {
+		if !slices.Contains(removed, name) {
+			s.req.Logf("volume %s stays: it is data of the application", name)
+		}
+	}
+	for _, v := range unnamed {
+		if !slices.Contains(removed, v.Name) {
+			s.req.Logf("volume %s stays: it is data of the application, which service %s had in %s", v.Name, v.Service, v.Path)
+		}
+	}
 }
 
 // projectsOf returns the projects that the application without containers may have had: by

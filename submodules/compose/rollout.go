@@ -263,6 +263,7 @@ func (s *session) rollout(ctx context.Context) error {
 	if err := s.noteMade(ctx, pl); err != nil {
 		return err
 	}
+	s.keepTrack(ctx, pl.dir, pl.existing)
 	before := s.bygones(ctx, pl)
 	s.services, s.times = pl.model, watchDowntime(ctx, s.engine.Client(), labelService, pl.existing, s.req.Log)
 	if err := s.repin(ctx, pl); err != nil {
@@ -403,7 +404,11 @@ func (s *session) Stop(ctx context.Context, r submodules.StopRequest) error {
 		}
 	}
 	if r.Remove {
-		if err := s.adopt(ctx, appDirectory(s.req.App, dir), list); err != nil {
+		base := appDirectory(s.req.App, dir)
+		if err := s.adopt(ctx, base, list); err != nil {
+			return err
+		}
+		if _, err := s.noteUnnamed(ctx, base, list); err != nil {
 			return err
 		}
 		if err := s.remove(ctx, list); err != nil {
@@ -423,6 +428,7 @@ func (s *session) Start(ctx context.Context, _ submodules.Request) error {
 	if err := s.putSecrets(pl.project); err != nil {
 		return err
 	}
+	s.keepTrack(ctx, pl.dir, pl.existing)
 	before := s.bygones(ctx, pl)
 	if err := s.repin(ctx, pl); err != nil {
 		return err
@@ -440,6 +446,9 @@ func (s *session) bringUp(ctx context.Context, pl *plan, before map[string]bygon
 	}
 	if err := s.up(ctx, pl, before); err != nil {
 		return err
+	}
+	if list, err := s.ours(ctx); err == nil {
+		s.keepTrack(ctx, pl.dir, list)
 	}
 	if err := s.moveIn(ctx, pl); err != nil {
 		return err

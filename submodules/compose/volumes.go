@@ -112,23 +112,15 @@ func (f volumeFinder) find(ctx context.Context, project string, m volumeModel) (
 	return on.Mountpoint, "", nil
 }
 
-// Data lists the names of all volumes of projects and of containers: those of the
-// projects, and those without a name.
-func (f volumeFinder) Data(ctx context.Context, projects map[string]bool, list []container.Summary) (names []string, err error) {
-	for p := range projects {
+// Data lists the names of all volumes of projects.
+func (f volumeFinder) Data(ctx context.Context, projects map[string]bool) (names []string, err error) {
+	for _, p := range slices.Sorted(maps.Keys(projects)) {
 		res, err := f.Engine.VolumeList(ctx, volume.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelProject+"="+p))})
 		if err != nil {
 			return nil, fmt.Errorf("list volumes: %w", err)
 		}
 		for _, v := range res.Volumes {
 			names = append(names, v.Name)
-		}
-	}
-	for _, c := range list {
-		for _, m := range c.Mounts {
-			if m.Type == "volume" && isAnonymous(m.Name) {
-				names = append(names, m.Name)
-			}
 		}
 	}
 	return names, nil
