@@ -1,5 +1,5 @@
-// Package benchmarks measures whole updates on a device, for docs/BENCHMARKS.md. make bench
-// runs it.
+// Package benchmarks measures whole updates on a device. make bench runs what is in
+// docs/BENCHMARKS.md.
 package benchmarks
 
 import (
@@ -28,7 +28,7 @@ import (
 func TestBenchOfChecks(t *testing.T) {
 	before := os.Getenv("MENDER_APP_BEFORE")
 	if os.Getenv("MENDER_APP_BENCH") == "" || before == "" {
-		t.Skip("takes minutes: make bench")
+		t.Skip("takes minutes: set MENDER_APP_BENCH and MENDER_APP_BEFORE")
 	}
 	const rounds = 8
 	t.Parallel()
