@@ -63,6 +63,7 @@ func TestKilledProcesses(t *testing.T) {
 	_, stderr, err := d.Run(nil, "mender-app", "install", "--commit", "v1.mender")
 	require.NoError(t, err, stderr)
 
+	draw := rand.New(rand.NewPCG(seed(t), 0))
 	total := 0
 	for _, c := range faultCases {
 		t.Run(c.name, func(t *testing.T) {
@@ -70,7 +71,7 @@ func TestKilledProcesses(t *testing.T) {
 			step, n := 1, 1
 			if os.Getenv("MENDER_APP_FAULTS") == "" {
 				step = 6
-				n += rand.IntN(step)
+				n += draw.IntN(step)
 			}
 			first, kills := n, 0
 			for ; killAt(t, ready, c, n); n += step {

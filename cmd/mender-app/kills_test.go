@@ -114,6 +114,23 @@ func TestKilledLeavesNothing(t *testing.T) {
 	}
 }
 
+// number is what a variable of the environment says.
+func number(t *testing.T, name string, otherwise int) int {
+	if s := os.Getenv(name); s != "" {
+		n, err := strconv.Atoi(s)
+		require.NoError(t, err, name)
+		return n
+	}
+	return otherwise
+}
+
+// seed is what a test draws from: MENDER_APP_SEED makes it draw the same again.
+func seed(t *testing.T) uint64 {
+	n := number(t, "MENDER_APP_SEED", int(time.Now().Unix()))
+	t.Logf("MENDER_APP_SEED=%d", n)
+	return uint64(n)
+}
+
 // TestRandomKills kills commands of the operator at random instants. Afterwards one release
 // runs, the one of the record; no process and no temporary file is left. MENDER_APP_KILLS is
 // how many, MENDER_APP_SEED which.
@@ -121,17 +138,9 @@ func TestRandomKills(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes half a minute; left out of -short")
 	}
-	number := func(name string, otherwise int) int {
-		if s := os.Getenv(name); s != "" {
-			n, err := strconv.Atoi(s)
-			require.NoError(t, err, name)
-			return n
-		}
-		return otherwise
-	}
-	count, seed := number("MENDER_APP_KILLS", 20), uint64(number("MENDER_APP_SEED", int(time.Now().Unix())))
-	random := rand.New(rand.NewPCG(seed, 0))
-	t.Logf("seed %d", seed)
+	count := number(t, "MENDER_APP_KILLS", 20)
+	drawn := seed(t)
+	random := rand.New(rand.NewPCG(drawn, 0))
 	d := newDevice(t)
 	for i, compose := range []string{"one", "two"} {
 		a := devicetest.Artifact{Name: fmt.Sprint("shop-", i+1), App: "shop", Compose: compose, Images: []string{"web:1=web-" + compose}, Type: "binary"}
@@ -148,7 +157,7 @@ func TestRandomKills(t *testing.T) {
 	i := 0
 	for ; kills < count; i++ {
 		args := commands[random.IntN(len(commands))]
-		about := fmt.Sprintf("seed %d, number %d, %v", seed, i, args)
+		about := fmt.Sprintf("seed %d, number %d, %v", drawn, i, args)
 		cmd := d.Command("mender-app", args...)
 		begun := time.Now()
 		require.NoError(t, cmd.Start())

@@ -2,10 +2,12 @@ package deploy
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strconv"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -223,6 +225,21 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
+// drawn chooses what a test of the model leaves to chance: MENDER_APP_SEED makes it, and
+// rapid, choose the same again.
+var drawn = rand.New(rand.NewPCG(rand.Uint64(), 0))
+
+func seedTests() {
+	seed, err := strconv.ParseUint(os.Getenv("MENDER_APP_SEED"), 10, 64)
+	if err != nil {
+		return
+	}
+	drawn = rand.New(rand.NewPCG(seed, 0))
+	if err := flag.Set("rapid.seed", strconv.FormatUint(seed, 10)); err != nil {
+		panic(err)
+	}
+}
+
 // shared lets several processes share the subtests of a test. It returns what tells
 // whether the next one is for this process, and how many processes there are:
 // MENDER_APP_PART is 2/3 in the second of three. One process cannot run two subtests at
@@ -234,7 +251,7 @@ func shared(t *testing.T) (ours func() bool, parts int) {
 	parts = 1
 	if testing.Short() {
 		parts = 4
-		part = 1 + rand.IntN(parts)
+		part = 1 + drawn.IntN(parts)
 	}
 	if text := os.Getenv("MENDER_APP_PART"); text != "" {
 		_, err := fmt.Sscanf(text, "%d/%d", &part, &parts)
@@ -251,11 +268,12 @@ func shared(t *testing.T) (ours func() bool, parts int) {
 	}, parts
 }
 
-// sharedWhole shares a test as a whole: it skips the test in all processes but one.
+// sharedWhole shares a test as a whole: it skips the test in all processes but one. -short
+// runs it.
 func sharedWhole(t *testing.T) {
 	t.Helper()
-	if ours, _ := shared(t); !ours() {
-		t.Skip("left to another process (MENDER_APP_PART), or to another run of -short")
+	if ours, _ := shared(t); !testing.Short() && !ours() {
+		t.Skip("left to another process (MENDER_APP_PART)")
 	}
 }
 
@@ -263,7 +281,7 @@ func sharedWhole(t *testing.T) {
 // to point. -short tries one in 50, others in each run; else all are tried.
 func stride() (first, step int) {
 	if testing.Short() {
-		return 1 + rand.IntN(50), 50
+		return 1 + drawn.IntN(50), 50
 	}
 	return 1, 1
 }

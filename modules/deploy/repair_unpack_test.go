@@ -21,6 +21,7 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == imagedelta.Verb {
 		os.Exit(imagedelta.Main(os.Stdin, os.Stderr))
 	}
+	seedTests()
 	os.Exit(m.Run())
 }
 
