@@ -116,6 +116,7 @@ func TestFormat(t *testing.T) {
 		"bytes of manifests.tar.gz, unpacked":                        MaxManifests,
 		"files, directories and links in manifests.tar.gz":           MaxManifestEntries,
 		"bytes of a member's name":                                   tarin.MaxName,
+		"bytes of a part of a name in manifests.tar.gz":              names.MaxPathPart,
 	}
 	got := make(map[string]int64)
 	for _, row := range section(t, doc, "Limits") {
@@ -127,4 +128,5 @@ func TestFormat(t *testing.T) {
 		got[row[0]] = n
 	}
 	require.Equal(t, limits, got)
+	require.Equal(t, tarin.MaxName, len(manifestsDir+"/")+names.MaxPath)
 }

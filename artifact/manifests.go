@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/internal/tarin"
+	"github.com/mender-app/mender-app/artifact/names"
 )
 
 const manifestsDir = "manifests"
@@ -192,8 +193,6 @@ const (
 // maxFollow is the kernel's bound on links in a path. maxSteps bounds the time
 // that a tree of links takes.
 const (
-	maxManifestName = tarin.MaxName - len(manifestsDir+"/")
-
 	maxDepth  = 64
 	maxLink   = 4095
 	maxFollow = 40
@@ -201,11 +200,8 @@ const (
 )
 
 func (t tree) add(name string, n node) error {
-	if name == "" || checkText("", name) != nil {
-		return fmt.Errorf("member %q: a character that cannot be printed in its name", clip.Text(name))
-	}
-	if len(name) > maxManifestName {
-		return fmt.Errorf("a name of %d bytes", len(name))
+	if err := names.CheckPath(name); err != nil {
+		return err
 	}
 	if strings.Count(name, "/") >= maxDepth {
 		return fmt.Errorf("member %q: more than %d directories deep", clip.Text(name), maxDepth)

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/internal/rig"
+	"github.com/mender-app/mender-app/artifact/names"
 )
 
 // unpackTo reads a payload into a new directory and returns it; beside the
@@ -251,4 +253,29 @@ func FuzzManifests(f *testing.F) {
 		_, err = WriteManifests(new(bytes.Buffer), os.DirFS(dir))
 		require.NoError(t, err)
 	})
+}
+
+// What one side refuses of a name, the other refuses in the same words.
+func TestNamesOfManifests(t *testing.T) {
+	long := strings.Repeat("x", names.MaxPathPart)
+	for name, want := range map[string]string{
+		"a\xff":                              "is not UTF-8",
+		"a\nb":                               "cannot be printed",
+		"d/" + long + "x":                    "no file system holds more than 255",
+		strings.Repeat(long+"/", 4) + "file": "at most 1014 may be",
+	} {
+		_, err := WriteManifests(io.Discard, fstest.MapFS{name: {}})
+		require.ErrorIs(t, err, ErrPayload)
+		require.ErrorContains(t, err, want)
+
+		var b bytes.Buffer
+		w := tar.NewWriter(&b)
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: "manifests/" + name, Typeflag: tar.TypeReg}))
+		require.NoError(t, w.Close())
+		_, err = unpackTo(t, b.Bytes(), ManifestLimits{})
+		require.ErrorIs(t, err, ErrPayload)
+		if len(name) <= names.MaxPath { // the reader of tars refuses the others
+			require.ErrorContains(t, err, want)
+		}
+	}
 }

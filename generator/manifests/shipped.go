@@ -152,7 +152,7 @@ func (s *selection) follow(link, rest string, depth int) error {
 }
 
 func notThere(err error) error {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, syscall.ENAMETOOLONG) {
 		return nil
 	}
 	return fmt.Errorf("manifests directory: %w", err)

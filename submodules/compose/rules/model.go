@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/mender-app/mender-app/artifact/names"
 )
 
 // MaxModel bounds a project as Compose prints it, in bytes: in a few lines of YAML,
@@ -136,6 +138,11 @@ func (m *Model) Check(dir string, set Settings) error {
 			rel, err := filepath.Rel(dir, v.Text("source"))
 			if v.Text("type") == "bind" && err == nil && strings.HasPrefix(rel, "~") {
 				return refused("service %s mounts %s, and an application on a device has no home directory: name a directory beside the Compose file, such as ./data, a volume, or an absolute path", name, rel)
+			}
+			if v.Text("type") == "bind" && err == nil && filepath.IsLocal(rel) {
+				if err := names.CheckPath(rel); err != nil {
+					return refused("service %s mounts a path that no device can have: %w", name, err)
+				}
 			}
 		}
 		if provider := m.Services[name].Provider; len(provider) > 0 && string(provider) != "null" {
