@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
@@ -117,6 +118,9 @@ func (b *bench) project(app, from string) (r row, err error) {
 			return r, nil
 		}
 	}
+	if err := exampleEnv(plain, own); err != nil {
+		return r, err
+	}
 	m, text, err := b.read(plain)
 	if err != nil {
 		return r, err
@@ -149,7 +153,7 @@ func (b *bench) project(app, from string) (r row, err error) {
 			return r, err
 		}
 	}
-	want, text, err := b.plainUp(app, plain, one)
+	want, text, err := b.plainUp(app, plain, one, m)
 	if err != nil {
 		return r, err
 	}
@@ -159,6 +163,47 @@ func (b *bench) project(app, from string) (r row, err error) {
 	}
 	err = b.life(&r, app, own, two, m, want)
 	return r, err
+}
+
+// examples are the names under which projects have a .env for people to copy.
+var examples = []string{".env.example", ".env.sample", ".env.template", ".env.dist", "env.example", "example.env", "sample.env", "template.env"}
+
+// exampleEnv copies the example of a .env to its place, as a person does, if there is none.
+func exampleEnv(dirs ...string) error {
+	for _, dir := range dirs {
+		if _, err := os.Stat(filepath.Join(dir, ".env")); err == nil {
+			continue
+		}
+		for _, name := range examples {
+			text, err := os.ReadFile(filepath.Join(dir, name))
+			if errors.Is(err, fs.ErrNotExist) {
+				continue
+			}
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, ".env"), text, 0o644)
+			}
+			if err != nil {
+				return err
+			}
+			break
+		}
+	}
+	return nil
+}
+
+// outside makes the networks and volumes that a project expects to be there.
+func (b *bench) outside(m model) error {
+	for what, list := range map[string]map[string]outside{"network": m.Networks, "volume": m.Volumes} {
+		for _, o := range list {
+			if !o.External {
+				continue
+			}
+			if text, err := b.said("docker", what, "create", o.Name); err != nil || text != "" && !strings.Contains(text, "already exists") {
+				return fmt.Errorf("%s %s: %s: %w", what, o.Name, text, err)
+			}
+		}
+	}
+	return nil
 }
 
 // read lets Compose read a project. text says why it does not.
@@ -205,15 +250,18 @@ func (b *bench) nameBuilds(m model, dirs ...string) (model, error) {
 const settle = 2 * time.Second
 
 // plainUp runs a project with plain Compose, notes what it makes, and takes it down.
-func (b *bench) plainUp(app, dir, images string) (made map[string]string, text string, err error) {
+func (b *bench) plainUp(app, dir, images string, m model) (made map[string]string, text string, err error) {
 	if text, err = b.said("docker", "load", "-i", images); err != nil || text != "" {
 		return nil, text, err
+	}
+	if err := b.outside(m); err != nil {
+		return nil, "", err
 	}
 	compose := []string{"-c", `cd "$0" && exec docker compose -p "$@"`, dir, app}
 	text, err = b.said("sh", append(compose, "up", "--detach", "--pull", "never", "--no-build")...)
 	if err == nil && text == "" {
 		time.Sleep(settle)
-		if made, err = b.made(app); err == nil {
+		if made, err = b.made(); err == nil {
 			for name, is := range made {
 				if !strings.Contains(is, " running ") && !strings.Contains(is, " exited 0 ") {
 					text = "service " + name + " does not run"
@@ -263,10 +311,13 @@ func (b *bench) release(app, version string) string {
 
 // life installs, updates, rolls back and purges a project, and notes what it sees.
 func (b *bench) life(r *row, app, own, second string, m model, want map[string]string) (err error) {
-	if r.failed, err = b.said("mender-app", "install", "--unsigned", "--commit", b.release(app, "1")); err != nil || r.failed != "" {
-		return errors.Join(err, b.purge(r, app))
+	if err := b.outside(m); err != nil {
+		return err
 	}
-	made, err := b.made(app)
+	if r.failed, err = b.said("mender-app", "install", "--unsigned", "--commit", b.release(app, "1")); err != nil || r.failed != "" {
+		return errors.Join(err, b.purge(r, app, m))
+	}
+	made, err := b.made()
 	if err != nil {
 		return err
 	}
@@ -282,24 +333,109 @@ func (b *bench) life(r *row, app, own, second string, m model, want map[string]s
 	text, err := b.generate(app, own, "2", second, m)
 	if err != nil || text != "" {
 		r.failed = text
-		return errors.Join(err, b.purge(r, app))
+		return errors.Join(err, b.purge(r, app, m))
 	}
-	if err := b.update(r, app); err != nil {
+	lost := func(after string) error {
+		files, err := b.dataFiles(app)
+		if r.lost == "" {
+			r.lost = lostOf(after, data, files)
+		}
 		return err
 	}
-	r.lost = missing(data)
-	if text, err = b.said("mender-app", "rollback", app); err != nil || text != "" {
-		r.failed = "rollback: " + text
+	for _, step := range []struct {
+		name string
+		take func() error
+	}{
+		{"update", func() error { return b.update(r, app) }},
+		{"restart", func() error { return b.restart(r) }},
+		{"rollback", func() error {
+			text, err := b.said("mender-app", "rollback", app)
+			r.fails("rollback", text)
+			return err
+		}},
+	} {
+		if err := step.take(); err != nil {
+			return fmt.Errorf("%s: %w", step.name, err)
+		}
+		if err := lost(step.name); err != nil {
+			return err
+		}
+	}
+	files, err := b.dataFiles(app)
+	if err != nil {
+		return err
+	}
+	if text, err = b.said("mender-app", "purge", "--force", app); err != nil {
+		return err
+	}
+	if text != "" {
+		r.left = "purge: " + text
 	}
 	if r.lost == "" {
-		r.lost = missing(data)
+		r.lost = lostOf("purge without --data", data, files)
 	}
-	return errors.Join(err, b.purge(r, app))
+	return b.purge(r, app, m)
+}
+
+// fails notes the first step that the device does not take.
+func (r *row) fails(step, text string) {
+	if r.failed == "" && text != "" {
+		r.failed = step + ": " + text
+	}
+}
+
+// restart stops the engine with all containers and starts it again, and what a machine calls
+// when it has started. The containers must be those from before. Those that an engine starts
+// again must run as before; a program without a restart policy stays ended, as with plain
+// Compose, if it ended well when it was stopped.
+func (b *bench) restart(r *row) error {
+	ids := func(c container.InspectResponse) string { return c.ID + ";" }
+	before, err := b.each(ids)
+	if err != nil {
+		return err
+	}
+	stays := map[string]bool{}
+	if _, err := b.each(func(c container.InspectResponse) string {
+		name := c.HostConfig.RestartPolicy.Name
+		stays[c.Config.Labels["com.docker.compose.service"]] = name != container.RestartPolicyAlways && name != container.RestartPolicyUnlessStopped
+		return ""
+	}); err != nil {
+		return err
+	}
+	ran, err := b.made()
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(b.StopEngine(), b.StartEngine()); err != nil {
+		return err
+	}
+	text, err := b.said("mender-app", "resume")
+	if err != nil {
+		return err
+	}
+	r.fails("restart", text)
+	after, err := b.each(ids)
+	if err != nil {
+		return err
+	}
+	runs, err := b.made()
+	if err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(before)) {
+		switch {
+		case after[name] != before[name]:
+			r.fails("restart", "service "+name+" has another container")
+		case runs[name] != ran[name] && !(stays[name] && strings.Contains(runs[name], " exited 0 ")):
+			r.fails("restart", fmt.Sprintf("service %s is %s, and was %s", name, runs[name], ran[name]))
+		}
+	}
+	return nil
 }
 
 // update installs the second release, and compares what happens with what check says.
 func (b *bench) update(r *row, app string) error {
-	before, err := b.containers(app)
+	before, err := b.containers()
 	if err != nil {
 		return err
 	}
@@ -311,15 +447,15 @@ func (b *bench) update(r *row, app string) error {
 		Changes struct{ Keeps, Restarts, Starts, Removes []string }
 	}
 	if err := json.Unmarshal([]byte(checked.Stdout), &said); err != nil {
-		r.failed = "check: " + lastLines(checked.Output())
+		r.fails("check", lastLines(checked.Output()))
 		return nil
 	}
 	text, err := b.said("mender-app", "install", "--unsigned", "--commit", b.release(app, "2"))
 	if err != nil || text != "" {
-		r.failed = "update: " + text
+		r.fails("update", text)
 		return err
 	}
-	after, err := b.containers(app)
+	after, err := b.containers()
 	if err != nil {
 		return err
 	}
@@ -333,8 +469,14 @@ func (b *bench) update(r *row, app string) error {
 	return nil
 }
 
-// purge removes the application, first without its data.
-func (b *bench) purge(r *row, app string) error {
+// purge removes the application with its data, and notes what is left.
+func (b *bench) purge(r *row, app string, m model) error {
+	var external []string
+	for _, v := range m.Volumes {
+		if v.External {
+			external = append(external, v.Name)
+		}
+	}
 	text, err := b.said("mender-app", "purge", "--force", "--data", app)
 	if err != nil {
 		return err
@@ -349,10 +491,16 @@ func (b *bench) purge(r *row, app string) error {
 	}
 	volumes, verr := b.engine.VolumeList(context.Background(), volume.ListOptions{})
 	for _, v := range volumes.Volumes {
+		if slices.Contains(external, v.Name) {
+			continue
+		}
 		left = append(left, "volume "+v.Name)
 	}
 	if _, err := os.Stat(b.Path("/data/mender-app/" + app)); err == nil {
 		left = append(left, "its directory in the store")
+	}
+	if r.left != "" {
+		left = append([]string{r.left}, left...)
 	}
 	r.left = strings.Join(left, ", ")
 	return errors.Join(err, lerr, verr)
@@ -365,13 +513,13 @@ func (b *bench) clean() error {
 }
 
 // containers are the containers of a project with the times of their starts, by service.
-func (b *bench) containers(app string) (map[string]string, error) {
-	return b.each(app, func(c container.InspectResponse) string { return c.ID + " " + c.State.StartedAt + ";" })
+func (b *bench) containers() (map[string]string, error) {
+	return b.each(func(c container.InspectResponse) string { return c.ID + " " + c.State.StartedAt + ";" })
 }
 
 // made is what the engine made of each service, without what differs each time.
-func (b *bench) made(app string) (map[string]string, error) {
-	return b.each(app, func(c container.InspectResponse) string {
+func (b *bench) made() (map[string]string, error) {
+	return b.each(func(c container.InspectResponse) string {
 		var mounts, networks []string
 		for _, m := range c.Mounts {
 			mounts = append(mounts, fmt.Sprintf("%s:%s:%v", m.Type, m.Destination, m.RW))
@@ -391,41 +539,43 @@ func (b *bench) made(app string) (map[string]string, error) {
 		env := slices.Sorted(slices.Values(c.Config.Env))
 		ports, _ := json.Marshal(c.HostConfig.PortBindings) // it cannot fail: texts
 		h := c.HostConfig
+		hosts := slices.Sorted(slices.Values(h.ExtraHosts)) // Compose passes them in any order
 		return fmt.Sprint(c.Name, " ", c.State.Status, " ", c.State.ExitCode, " ", c.Config.Image, c.Config.Cmd, c.Config.Entrypoint, c.Config.User, c.Config.WorkingDir, env,
-			h.RestartPolicy, h.Privileged, h.CapAdd, h.CapDrop, h.Devices, h.Memory, h.NanoCPUs, h.ExtraHosts, h.Init != nil && *h.Init, string(ports), mounts, networks, ";")
+			h.RestartPolicy, h.Privileged, h.CapAdd, h.CapDrop, h.Devices, h.Memory, h.NanoCPUs, hosts, h.Init != nil && *h.Init, string(ports), mounts, networks, ";")
 	})
 }
 
-// each describes the containers of the services of a project.
-func (b *bench) each(app string, describe func(container.InspectResponse) string) (map[string]string, error) {
+// each describes the containers of each service: there is one project at a time.
+func (b *bench) each(describe func(container.InspectResponse) string) (map[string]string, error) {
 	ctx := context.Background()
 	list, err := b.engine.ContainerList(ctx, container.ListOptions{All: true, Filters: filters.NewArgs(filters.Arg("label", "com.docker.compose.service"))})
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(list, func(x, y container.Summary) int { return strings.Compare(x.Names[0], y.Names[0]) })
-	all := map[string]string{}
+	var full []container.InspectResponse
 	for _, c := range list {
-		full, err := b.engine.ContainerInspect(ctx, c.ID)
+		f, err := b.engine.ContainerInspect(ctx, c.ID)
 		if err != nil {
 			return nil, err
 		}
-		all[c.Labels["com.docker.compose.service"]] += describe(full)
+		full = append(full, f)
+	}
+	slices.SortFunc(full, func(x, y container.InspectResponse) int { return strings.Compare(x.Name, y.Name) })
+	all := map[string]string{}
+	for _, c := range full {
+		all[c.Config.Labels["com.docker.compose.service"]] += describe(c)
 	}
 	return all, nil
 }
 
-// writeData writes a file into each directory that is the application's data, and returns
-// their names.
-func (b *bench) writeData(app string) (files []string, err error) {
-	_, err = b.each(app, func(c container.InspectResponse) string {
+// dataFiles names a file in each directory that is the application's data, by the container
+// and the place of the directory in it: where the container sees it now.
+func (b *bench) dataFiles(app string) (map[string]string, error) {
+	files := map[string]string{}
+	_, err := b.each(func(c container.InspectResponse) string {
 		for _, m := range c.Mounts {
-			if m.Type != "volume" && !strings.Contains(m.Source, "/"+app+"/data/") {
-				continue
-			}
-			file := filepath.Join(b.Path(m.Source), "kept-by-publicfiles")
-			if os.WriteFile(file, []byte(c.ID), 0o600) == nil {
-				files = append(files, file)
+			if m.Type == "volume" || strings.Contains(m.Source, "/"+app+"/data/") {
+				files[strings.TrimPrefix(c.Name, "/")+":"+m.Destination] = filepath.Join(b.Path(m.Source), "kept-by-publicfiles")
 			}
 		}
 		return ""
@@ -433,11 +583,30 @@ func (b *bench) writeData(app string) (files []string, err error) {
 	return files, err
 }
 
-// missing names the first of the files that is gone.
-func missing(files []string) string {
-	for _, f := range files {
-		if _, err := os.Stat(f); err != nil {
-			return f
+// writeData writes a file into each directory that is the application's data, and returns
+// what each says, by its place.
+func (b *bench) writeData(app string) (data map[string]string, err error) {
+	files, err := b.dataFiles(app)
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
+		_ = os.WriteFile(file, []byte(file), 0o600) // a volume may be read-only
+	}
+	data = map[string]string{}
+	for place, file := range files { // two places may be one directory
+		if text, err := os.ReadFile(file); err == nil {
+			data[place] = string(text)
+		}
+	}
+	return data, nil
+}
+
+// lostOf names the first place in which the data is no longer what it was; "" if there is none.
+func lostOf(after string, data, files map[string]string) string {
+	for _, place := range slices.Sorted(maps.Keys(data)) {
+		if text, err := os.ReadFile(files[place]); err != nil || string(text) != data[place] {
+			return after + ": " + place
 		}
 	}
 	return ""

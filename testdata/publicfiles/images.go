@@ -6,11 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path"
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -22,16 +24,28 @@ import (
 // model is the part of docker compose config that stand-ins depend on.
 type model struct {
 	Services map[string]service `json:"services"`
+	Networks map[string]outside `json:"networks"`
+	Volumes  map[string]outside `json:"volumes"`
+}
+
+// outside is a network or a volume, which may be another's.
+type outside struct {
+	Name     string `json:"name"`
+	External bool   `json:"external"`
 }
 
 type service struct {
 	Image       string          `json:"image"`
 	Build       json.RawMessage `json:"build"`
 	Entrypoint  []string        `json:"entrypoint"`
+	Command     []string        `json:"command"`
 	User        string          `json:"user"`
 	Healthcheck *struct {
 		Test []string `json:"test"`
 	} `json:"healthcheck"`
+	DependsOn map[string]struct {
+		Condition string `json:"condition"`
+	} `json:"depends_on"`
 }
 
 const platform = "linux/" + runtime.GOARCH
@@ -69,6 +83,43 @@ func (m model) programs() []string {
 		}
 	}
 	return list
+}
+
+// jobs are the commands of the services that others wait for until they have ended: one of
+// JSON a line, as the stand-in gets it.
+func (m model) jobs() string {
+	lines := map[string]bool{}
+	for _, s := range m.Services {
+		for name, d := range s.DependsOn {
+			if d.Condition != "service_completed_successfully" {
+				continue
+			}
+			job := m.Services[name]
+			command := slices.Concat(job.Entrypoint, job.Command)
+			if len(job.Entrypoint) == 0 {
+				command = slices.Concat([]string{"/standin"}, job.Command)
+			}
+			for i, word := range command {
+				command[i] = strings.ReplaceAll(word, "$$", "$") // as docker compose config writes it
+			}
+			line, _ := json.Marshal(command) // it cannot fail: texts
+			lines[string(line)+"\n"] = true
+		}
+	}
+	return strings.Join(slices.Sorted(maps.Keys(lines)), "")
+}
+
+// healthy reports whether another service waits until one with this image is healthy, and
+// the files have no check for it: then the image has.
+func (m model) healthy(image string) bool {
+	for _, s := range m.Services {
+		for name, d := range s.DependsOn {
+			if on := m.Services[name]; d.Condition == "service_healthy" && on.Image == image && on.Healthcheck == nil {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // users is an /etc/passwd, or /etc/group, with the names that services run as.
@@ -117,7 +168,7 @@ func archive(file string, program []byte, m model, changed string) error {
 				return err
 			}
 		}
-		for file, text := range map[string]string{"etc/passwd": m.users(), "etc/group": strings.ReplaceAll(m.users(), "::/:/bin/sh", ":")} {
+		for file, text := range map[string]string{"standin.jobs": m.jobs(), "etc/passwd": m.users(), "etc/group": strings.ReplaceAll(m.users(), "::/:/bin/sh", ":")} {
 			if err := w.WriteHeader(&tar.Header{Name: file, Mode: 0o644, Size: int64(len(text))}); err != nil {
 				return err
 			}
@@ -156,6 +207,9 @@ func archive(file string, program []byte, m model, changed string) error {
 		}
 		cf = cf.DeepCopy()
 		cf.OS, cf.Architecture, cf.Config.Entrypoint = "linux", runtime.GOARCH, []string{"/standin"}
+		if m.healthy(ref) {
+			cf.Config.Healthcheck = &v1.HealthConfig{Test: []string{"CMD", "/bin/sh"}, Interval: time.Second}
+		}
 		if img, err = mutate.ConfigFile(img, cf); err != nil {
 			return err
 		}
