@@ -4,6 +4,7 @@
 package clip
 
 import (
+	"regexp"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -38,3 +39,11 @@ func short(s string, bytes int) string {
 	}
 	return s[:bytes] + "…"
 }
+
+// yamlValue is a value that a YAML parser quotes in an error. Keys of mappings are quoted
+// with ", and stay.
+var yamlValue = regexp.MustCompile("(anchor) '[^']*'|(cannot unmarshal \\S+|cannot decode \\S+) `.*`|(invalid map key): .*")
+
+// YAML is the text of a YAML parser's error without the values that it quotes: whoever forgot
+// the quotes around a password may read it in the error otherwise.
+func YAML(err error) string { return yamlValue.ReplaceAllString(err.Error(), "$1$2$3 …") }

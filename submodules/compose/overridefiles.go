@@ -11,6 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -55,7 +56,7 @@ func checkLayer(o submodules.Override) error {
 		} else if errors.Is(err, io.EOF) {
 			return invalid("override %s is empty", o.Name)
 		} else if err != nil {
-			return invalid("override %s: %w", o.Name, err)
+			return invalid("override %s: %s", o.Name, clip.YAML(err))
 		}
 		for _, key := range slices.Sorted(maps.Keys(doc)) {
 			if !slices.Contains(layerKeys, key) && !strings.HasPrefix(key, "x-") {

@@ -13,6 +13,8 @@ import (
 	"github.com/compose-spec/compose-go/v2/dotenv"
 	"github.com/compose-spec/compose-go/v2/template"
 	"gopkg.in/yaml.v3"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // maxFiles bounds the Compose files of a project, with those they include.
@@ -110,7 +112,7 @@ func (w *Walk) file(name string, in scope) error {
 		} else if err != nil && w.Broken != nil {
 			return w.Broken(name, err)
 		} else if err != nil {
-			return refused("%s: %w", name, err)
+			return refused("%s: %s", name, clip.YAML(err))
 		}
 		if err := w.work.texts(doc); err != nil {
 			return refused("%s: %w", name, err)

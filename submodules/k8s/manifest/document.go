@@ -14,6 +14,8 @@ import (
 
 	yamlv3 "gopkg.in/yaml.v3"
 	"sigs.k8s.io/yaml"
+
+	"github.com/mender-app/mender-app/artifact/clip"
 )
 
 // document is one document of a file.
@@ -162,7 +164,7 @@ func (d document) yamlError(err error) error {
 			e.Line = d.start + n - 1
 		}
 	}
-	text := yamlNoise.ReplaceAllString(strings.TrimSpace(err.Error()), "")
+	text := yamlNoise.ReplaceAllString(strings.TrimSpace(clip.YAML(err)), "")
 	text, _, _ = strings.Cut(text, "\n")
 	e.Err = errors.New(text)
 	return e
