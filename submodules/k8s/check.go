@@ -200,17 +200,20 @@ func immutable(err error) bool {
 var (
 	unknownField  = regexp.MustCompile(`unknown field "([^"]+)"`)
 	undeclared    = regexp.MustCompile(`: \.?([^\s:]+): field not declared in schema`)
-	typedMismatch = regexp.MustCompile(`: \.?(\S+): (expected [^,:]+)`)
+	typedMismatch = regexp.MustCompile(`(?m)(?:: |^ *)\.?(\S+): (expected [^,:\n]+)`)
+	// The value in a message of Kubernetes' field errors, with what is before and after it.
+	quotedValue = regexp.MustCompile(`^(Invalid value|Duplicate value|Not found): (?:"(?:[^"\\]|\\.)*"|[-+.\w]+)(: .*)?$`)
 )
 
-// refused returns the error for an object from an encrypted manifest that the API
-// server refuses. The server's message may contain parts of the secret.
+// refused returns the error for an object that the API server refuses, where the server's
+// message may contain parts of a secret.
 func (p *planned) refused(s metav1.Status) error {
 	what := string(s.Reason)
 	if s.Details != nil && len(s.Details.Causes) > 0 && s.Reason == metav1.StatusReasonInvalid {
 		what += ", " + s.Details.Causes[0].Field
 	}
-	return p.Errorf("the API server refuses it (%s); its message is not shown, because it may contain parts of the secret", what)
+	return &manifest.Error{File: p.File, Line: p.Line, Err: fmt.Errorf(
+		"%s/%s%s: the API server refuses it (%s); its message is not shown, because it may contain parts of a secret", p.Kind, p.Name, p.overridden(), what)}
 }
 
 // overridden names the overrides that changed the object, for an error.
@@ -221,7 +224,8 @@ func (p *planned) overridden() string {
 	return fmt.Sprintf(" (with the override %s)", strings.Join(p.Overrides, ", "))
 }
 
-// explain turns an error of the API server into one line with file and line number.
+// explain turns an error of the API server into one line with file and line number. It
+// shows no value of a Secret, and none of an override.
 func (s *session) explain(dir string, p *planned, err error) error {
 	at := func(field string, format string, args ...any) error {
 		return &manifest.Error{
@@ -245,9 +249,18 @@ func (s *session) explain(dir string, p *planned, err error) error {
 	if m := typedMismatch.FindStringSubmatch(msg); m != nil {
 		return at(m[1], "%s: %s", m[1], m[2])
 	}
+	secret := p.Kind == "Secret" || len(p.Overrides) > 0 // values of overrides may be secrets
 	if d := status.Status().Details; d != nil && len(d.Causes) > 0 && status.Status().Reason == metav1.StatusReasonInvalid {
 		c := d.Causes[0]
-		return at(c.Field, "%s: %s", c.Field, c.Message)
+		if m := quotedValue.FindStringSubmatch(c.Message); m != nil && secret {
+			return at(c.Field, "%s: %s%s", c.Field, m[1], m[2])
+		}
+		if !secret {
+			return at(c.Field, "%s: %s", c.Field, c.Message)
+		}
+	}
+	if secret {
+		return p.refused(status.Status())
 	}
 	return p.Errorf("%s", msg)
 }

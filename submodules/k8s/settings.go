@@ -96,13 +96,13 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	}
 	ca := f.String("", "K8S_REGISTRY_CA")
 	if target := f.String("containerd", "K8S_IMAGE_TARGET"); target != "containerd" {
-		if s.Registry, err = containerd.NewRegistry(target, ca); err != nil {
-			return s, fmt.Errorf("K8S_IMAGE_TARGET is neither containerd nor a registry: %w", err)
-		}
-		if strings.Contains(target, "@") { // it has a password
+		if strings.Contains(target, "@") { // it has a password, also if it is not a registry
 			if err := config.Protect(path); err != nil {
 				return s, err
 			}
+		}
+		if s.Registry, err = containerd.NewRegistry(target, ca); err != nil {
+			return s, fmt.Errorf("K8S_IMAGE_TARGET is neither containerd nor a registry: %w", err)
 		}
 	}
 	if s.Sandbox, err = f.Bool(true, "SANDBOX"); err != nil {

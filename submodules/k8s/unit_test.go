@@ -83,13 +83,20 @@ func TestPassword(t *testing.T) {
 	dir := t.TempDir()
 	name := filepath.Join(dir, ConfigName)
 	for text, want := range map[string]os.FileMode{
-		"K8S_IMAGE_TARGET=registry://edge:s3cret@registry.example/edge\n": 0o600,
-		"K8S_IMAGE_TARGET=registry://registry.example/edge\n":             0o644,
+		"K8S_IMAGE_TARGET=registry://edge:s3cret@registry.example/edge\n":    0o600,
+		"K8S_IMAGE_TARGET=registry://registry.example/edge\n":                0o644,
+		"K8S_IMAGE_TARGET=registry://edge:s3cret%zz@registry.example/edge\n": 0o600, // a bad one is a password too
+		"K8S_IMAGE_TARGET=docker://edge:s3cret@registry.example/edge\n":      0o600,
 	} {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 		require.NoError(t, os.Chmod(name, 0o644))
 		_, err := ReadSettings(func(k string) string { return map[string]string{submodules.EnvConfigDir: dir}[k] })
-		require.NoError(t, err)
+		if bad := strings.Contains(text, "zz") || strings.Contains(text, "docker:"); bad {
+			require.ErrorContains(t, err, "K8S_IMAGE_TARGET")
+			require.NotContains(t, err.Error(), "s3cret")
+		} else {
+			require.NoError(t, err)
+		}
 		fi, err := os.Stat(name)
 		require.NoError(t, err)
 		require.Equal(t, want, fi.Mode().Perm(), text)

@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -58,43 +57,6 @@ threading.Thread(target=tls.serve_forever, daemon=True).start()
 http.server.ThreadingHTTPServer(("127.0.0.1", 8099), Handler).serve_forever()
 `
 
-// processes watches the command lines of all processes until the test ends, and returns
-// those with the canary.
-func processes(t *testing.T) (seen func() []string) {
-	t.Helper()
-	var mu sync.Mutex
-	found := map[string]bool{}
-	stop, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		for {
-			select {
-			case <-stop:
-				return
-			case <-time.After(10 * time.Millisecond):
-			}
-			names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
-			for _, name := range names {
-				line, _ := os.ReadFile(name) // a process may be gone
-				if text := strings.ReplaceAll(string(line), "\x00", " "); strings.Contains(text, canary) {
-					mu.Lock()
-					found[text] = true
-					mu.Unlock()
-				}
-			}
-		}
-	}()
-	t.Cleanup(func() { close(stop); <-done })
-	return func() (list []string) {
-		mu.Lock()
-		defer mu.Unlock()
-		for text := range found {
-			list = append(list, text)
-		}
-		return list
-	}
-}
-
 // certify writes a certificate for 127.0.0.1 and its key.
 func certify(t *testing.T, cert, key string) {
 	t.Helper()
@@ -115,11 +77,12 @@ func certify(t *testing.T, cert, key string) {
 // A device is given a secret in each place where it takes one: values of the device and of
 // the operator, overrides of both, .env of the manifests, the token of mirrors, the user,
 // the password and the query of the URL of an artifact, and of a mirror, where it is refused.
-// Updates succeed, fail and are refused meanwhile. Nothing that is printed, logged, kept in
-// the history, reported, served or seen in the list of processes has any of them, and the
+// Updates succeed, fail and are refused meanwhile, under systemd, whose journal gets what our
+// programs and the Mender client tell it. Nothing that is printed, logged, kept in the history, reported, served or seen in the list of processes has any of them, and the
 // only files with them are those whose purpose it is.
 func TestDeviceSecretsAppearNowhere(t *testing.T) {
 	d := e2e.Device(t)
+	d.StartSystemd(t)
 	write := func(name, text string) {
 		t.Helper()
 		require.NoError(t, os.MkdirAll(filepath.Dir(d.Path(name)), 0o755))
@@ -131,11 +94,11 @@ func TestDeviceSecretsAppearNowhere(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	seen := processes(t)
+	seen := bed.Processes(t, canary)
 	var said strings.Builder
 	run := func(fails bool, stdin, name string, args ...string) string {
 		t.Helper()
-		cmd := d.Command(t.Context(), name, args...)
+		cmd := d.Command(t.Context(), "env", append([]string{"JOURNAL_STREAM=8:1", name}, args...)...)
 		cmd.Stdin = strings.NewReader(stdin)
 		out, err := cmd.CombinedOutput()
 		require.Equal(t, fails, err != nil, "%s %v: %s", name, args, out)
@@ -199,7 +162,7 @@ func TestDeviceSecretsAppearNowhere(t *testing.T) {
 	conf := read("/etc/mender/mender-app.conf")
 	write("/etc/mender/mender-app.conf", conf+"\ncontent_mirrors = [\"https://"+canary+":"+canary+"@127.0.0.1/m?token="+canary+"\"]\n")
 	run(true, "", "mender-app", "status")
-	run(true, "", "mender", "--no-syslog", "install", one)
+	run(true, "", "mender", "install", one)
 	run(true, "", "mender-app", "doctor")
 
 	write("/etc/mender/mirror-token", canary+"-token\n")
@@ -209,8 +172,8 @@ func TestDeviceSecretsAppearNowhere(t *testing.T) {
 	write("/etc/mender/mender-app/hooks.d/pre-rollout/10-look", "#!/bin/sh\nenv >>/root/of-hook\necho rolling out\nsleep 0.2\n")
 	require.NoError(t, os.Chmod(d.Path("/etc/mender/mender-app/hooks.d/pre-rollout/10-look"), 0o755))
 	run(false, "", "mender-app", "check", one)
-	run(false, "", "mender", "--no-syslog", "install", one)
-	run(false, "", "mender", "--no-syslog", "commit")
+	run(false, "", "mender", "install", one)
+	run(false, "", "mender", "commit")
 	require.Contains(t, read(asked), " 200\n", "the mirror was asked with the token")
 	run(false, "services: {web: {environment: {OF_OPERATOR_TOO: "+canary+"-set}}}\n", "mender-app", "overrides", "set", "shop", "-")
 	require.Empty(t, seen())
@@ -224,17 +187,19 @@ func TestDeviceSecretsAppearNowhere(t *testing.T) {
 	}
 
 	// An update that fails, one whose overrides do not fit, and a mirror that says no.
-	run(true, "", "mender", "--no-syslog", "install", bad)
+	run(true, "", "mender", "install", bad)
 	write("/etc/mender/mender-app/overrides.d/shop/20-unfit.yaml", "services: {gone: {environment: {OF_OVERRIDE: "+canary+"-unfit}}}\n")
-	run(true, "", "mender", "--no-syslog", "install", one)
+	run(true, "", "mender", "install", one)
 	run(true, "services: {web: {environment: {A: [{"+canary+"-bad}]}}}\n", "mender-app", "overrides", "set", "shop", "-")
-	run(true, canary+": [\n", "mender-app", "overrides", "set", "shop", "-")
+	for _, text := range []string{canary + ": [\n", canary + "\n", "services: {web: {environment: {A: *" + canary + "}}}\n", "services: {web: {environment: {A: {{" + canary + "}}}}}\n"} {
+		run(true, text, "mender-app", "overrides", "set", "shop", "-")
+	}
 	require.NoError(t, os.Remove(d.Path("/etc/mender/mender-app/overrides.d/shop/20-unfit.yaml")))
 	write("/etc/mender/mender-app/values.d/shop/20-bad.env", "OF_VALUE="+canary+"'s\n"+canary+" has no name\n")
 	run(false, "", "mender-app", "restart", "shop") // without the values of that file
 	require.NoError(t, os.Remove(d.Path("/etc/mender/mender-app/values.d/shop/20-bad.env")))
 	write("/etc/mender/mirror-token", canary+"-wrong\n")
-	require.Contains(t, run(true, "", "mender", "--no-syslog", "install", reference(release("4", ""))), "no place has it: https://127.0.0.1:8098/m: ")
+	require.Contains(t, run(true, "", "mender", "install", reference(release("4", ""))), "no place has it: https://127.0.0.1:8098/m: ")
 
 	// An artifact from a URL.
 	require.NoError(t, d.WithoutMender())
@@ -263,6 +228,11 @@ func TestDeviceSecretsAppearNowhere(t *testing.T) {
 	require.Contains(t, string(report), "content_mirrors")
 	said.Write(report)
 	said.WriteString(read("/root/of-hook"))
+	journal := d.MustRun(t, "journalctl", "--no-pager", "--all", "--output=export")
+	for _, has := range []string{"\nMENDER_APP_APPLICATION=shop\n", "\nMENDER_APP_ERROR=", "\nSYSLOG_IDENTIFIER=mender\n"} {
+		require.Contains(t, journal, has)
+	}
+	said.WriteString(journal)
 	for line := range strings.Lines(said.String()) {
 		require.NotContains(t, line, canary)
 	}
