@@ -169,12 +169,23 @@ func (s *redactor) Assignments(text string, keep func(key string) bool) string {
 			out.WriteString(removedSecret + "\n")
 		case keep(strings.ToLower(key)):
 			value, _, _ = strings.Cut(value, " #")
-			out.WriteString(key + " = " + s.Text(strings.TrimSpace(value)) + "\n")
+			out.WriteString(key + " = " + s.Text(withoutUser(strings.TrimSpace(value))) + "\n")
 		default:
 			out.WriteString(s.Text(key) + " = " + removedSecret + "\n")
 		}
 	}
 	return out.String()
+}
+
+// withoutUser removes what is before the last @ of a URL in a setting. A password that was
+// not escaped may have any character, and userinfo would not match it.
+func withoutUser(value string) string {
+	scheme, rest, found := strings.Cut(value, "://")
+	at := strings.LastIndex(rest, "@")
+	if !found || at < 0 {
+		return value
+	}
+	return scheme + "://" + removedSecret + rest[at:]
 }
 
 // eachText calls each for the strings of a JSON document, with their key.

@@ -44,4 +44,16 @@ func TestAssignments(t *testing.T) {
 	keep := func(key string) bool { return key == "log_level" || key == "target" }
 	got := s.Assignments("# old = \"x\"\nlog_level = \"debug\" # why\n\nTARGET=registry://u:pw@h/p\ncommand = \"get --pin 1234\"\nlist = [\n  \"more\",\n]\n[[keys]]\nfile = \"a\"\n", keep)
 	require.Equal(t, "log_level = \"debug\"\nTARGET = registry://[removed]@h/p\ncommand = [removed]\nlist = [removed]\n[removed]\n[removed]\n[[keys]]\nfile = [removed]\n", got)
+
+	// A password that was not escaped.
+	for in, want := range map[string]string{
+		"registry://u:p/w@h/p":         "registry://[removed]@h/p",
+		"registry://u:p@w@h/p":         "registry://[removed]@h/p",
+		"'registry://u:p w \"x@h/p'":   "'registry://[removed]@h/p'",
+		"registry+http://h/p":          "registry+http://h/p",
+		"containerd":                   "containerd",
+		"registry://u:p%zz@h:5000/p/q": "registry://[removed]@h:5000/p/q",
+	} {
+		require.Equal(t, "target = "+want+"\n", s.Assignments("target="+in+"\n", keep))
+	}
 }
