@@ -12,8 +12,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,16 +138,18 @@ func (f *Fetcher) from(ctx context.Context, place string, want digest.Digest, si
 	o := download.Defaults()
 	o.Dir, o.PlainHTTP, o.Attempts, o.Room, o.Transport, o.Log = filepath.Join(own, partial), true, attempts, f.Room, f.Transport, f.Log
 	o.Whole = 0 // it is for all places together
-	o.MaxRate = f.MaxRate
+	o.MaxRate, o.Want = f.MaxRate, size
 	if attempts < patience {
 		o.Patience = 20 * time.Second
 	}
 	d, err := download.Open(ctx, inPlace(place, want), o)
 	if err != nil {
-		return "", errors.Is(err, download.ErrFailed), err
+		return "", errors.Is(err, download.ErrFailed) && !errors.Is(err, download.ErrOtherSize), err
 	}
-	err = read(ctx, d, want, size)
+	err = artifact.Content{Digest: want, Size: size}.Compare(ctx, d)
 	switch {
+	case errors.Is(err, download.ErrOtherSize):
+		return "", false, errors.Join(err, d.Discard())
 	case errors.Is(err, download.ErrFailed), err != nil && ctx.Err() != nil:
 		return "", true, errors.Join(err, d.Close()) // what has arrived stays
 	case err != nil:
@@ -153,14 +157,6 @@ func (f *Fetcher) from(ctx context.Context, place string, want digest.Digest, si
 	}
 	path = filepath.Join(own, fetched)
 	return path, false, errors.Join(d.Move(path), d.Discard())
-}
-
-// read reads a download to its end and compares it.
-func read(ctx context.Context, d *download.Download, want digest.Digest, size int64) error {
-	if n := d.Size(); n >= 0 && n != size {
-		return fmt.Errorf("%w: it has %d bytes, not %d", artifact.ErrOtherContent, n, size)
-	}
-	return artifact.Content{Digest: want, Size: size}.Compare(ctx, d)
 }
 
 // same returns an error unless a file has the content.
@@ -203,7 +199,8 @@ func Transport(caFile, tokenFile string, mirrors []string) (http.RoundTripper, e
 	return &bearer{open, strings.TrimSpace(string(token)), mirrors}, nil
 }
 
-// bearer shows a token to the servers of the mirrors, over TLS alone.
+// bearer shows a token to the servers of the mirrors, over TLS alone, and not for a server
+// that redirects to them.
 type bearer struct {
 	next    http.RoundTripper
 	token   string
@@ -211,10 +208,19 @@ type bearer struct {
 }
 
 func (b *bearer) RoundTrip(r *http.Request) (*http.Response, error) {
-	for _, m := range b.mirrors {
-		if r.URL.Scheme == "https" && strings.HasPrefix(r.URL.String(), strings.TrimSuffix(m, "/")+"/") {
-			return b.next.RoundTrip(with(r, b.token))
-		}
+	show := b.of(r.URL)
+	for via := r.Response; via != nil && show; via = via.Request.Response {
+		show = b.of(via.Request.URL)
+	}
+	if show {
+		r = with(r, b.token)
 	}
 	return b.next.RoundTrip(r)
+}
+
+// of reports whether a URL is below a mirror.
+func (b *bearer) of(u *url.URL) bool {
+	return u.Scheme == "https" && slices.ContainsFunc(b.mirrors, func(m string) bool {
+		return strings.HasPrefix(u.String(), strings.TrimSuffix(m, "/")+"/")
+	})
 }

@@ -2,7 +2,9 @@ package content
 
 import (
 	"bytes"
+	"context"
 	"crypto/rand"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -11,6 +13,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -113,6 +116,97 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
+// Space is reserved for what the artifact announces, whatever size a place announces, at
+// the beginning or later, or if it announces none.
+func TestSizes(t *testing.T) {
+	content := some(t, 300_000)
+	good := newPlace(t, content, nil)
+	tag := `"` + digest.Of(content).Hex() + `"`
+	for name, lie := range map[string]func(w http.ResponseWriter, r *http.Request, asked int64) bool{
+		"too large": func(w http.ResponseWriter, _ *http.Request, _ int64) bool {
+			w.Header().Set("Content-Length", "1000000000")
+			w.Write(content)
+			return true
+		},
+		"too large later": func(w http.ResponseWriter, r *http.Request, asked int64) bool {
+			w.Header().Set("ETag", tag)
+			if asked == 1 {
+				w.Write(content[:1000])
+				w.(http.Flusher).Flush()
+				panic(http.ErrAbortHandler)
+			}
+			w.Header().Set("Content-Range", "bytes 1000-999999999/1000000000")
+			w.WriteHeader(http.StatusPartialContent)
+			w.Write(content[1000:])
+			return true
+		},
+		"unknown": func(w http.ResponseWriter, _ *http.Request, _ int64) bool {
+			w.(http.Flusher).Flush()
+			w.Write(content)
+			return true
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			most, asked := int64(0), 0
+			f := &Fetcher{Mirrors: []string{newPlace(t, content, lie).URL}, Sources: []string{good.URL}, Room: func(bytes int64) error {
+				most, asked = max(most, bytes), asked+1
+				return nil
+			}}
+			path, err := f.fetch(t, content)
+			require.NoError(t, err)
+			has(t, path, content)
+			require.Positive(t, asked)
+			require.LessOrEqual(t, most, int64(len(content)))
+		})
+	}
+}
+
+// A place that sends just enough to be waited for holds an update for four hours, and no
+// longer, also with more such places. What has arrived stays.
+func TestSlowInAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		content := some(t, 100<<20)
+		f := &Fetcher{
+			Dir: filepath.Join(t.TempDir(), "content"), Mirrors: []string{"http://a.example", "http://b.example"}, Log: func(string) {},
+			Transport: dripping(content),
+		}
+		began := time.Now()
+		_, err := f.Fetch(t.Context(), digest.Of(content), int64(len(content)))
+		require.ErrorIs(t, err, ErrNowhere)
+		require.ErrorContains(t, err, "in 4h0m0s: what has arrived is kept")
+		require.Equal(t, 4*time.Hour, time.Since(began))
+		kept, err := os.Stat(filepath.Join(f.Dir, digest.Of(content).Hex(), partial, "artifact"))
+		require.NoError(t, err)
+		require.Greater(t, kept.Size(), int64(4<<20))
+	})
+}
+
+// dripping is a server that sends 20 KiB of the content every 50 seconds.
+type dripping []byte
+
+func (d dripping) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{
+		StatusCode: http.StatusOK, Status: "200 OK", Header: http.Header{"Etag": {`"1"`}}, ContentLength: int64(len(d)),
+		Body: io.NopCloser(&drops{r.Context(), d}), Request: r,
+	}, nil
+}
+
+type drops struct {
+	ctx  context.Context
+	rest []byte
+}
+
+func (d *drops) Read(p []byte) (int, error) {
+	select {
+	case <-d.ctx.Done():
+		return 0, d.ctx.Err()
+	case <-time.After(50 * time.Second):
+	}
+	n := copy(p, d.rest[:min(20<<10, len(d.rest))])
+	d.rest = d.rest[n:]
+	return n, nil
+}
+
 // endless sends bytes until nobody reads them.
 func endless(w http.ResponseWriter, r *http.Request) bool {
 	block := make([]byte, 64<<10)
@@ -196,6 +290,15 @@ func TestToken(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "Bearer secret", seen.Load())
 	_, err = (&Fetcher{Transport: tr, Sources: []string{s.URL + "/mineral"}}).fetch(t, content)
+	require.NoError(t, err)
+	require.Empty(t, seen.Load())
+
+	// Nor does another server get a mirror to see the token, by a redirect.
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, s.URL+"/mine/%2e%2e/theirs", http.StatusFound)
+	}))
+	defer other.Close()
+	_, err = (&Fetcher{Transport: tr, Sources: []string{other.URL}}).fetch(t, content)
 	require.NoError(t, err)
 	require.Empty(t, seen.Load())
 

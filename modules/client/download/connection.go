@@ -259,6 +259,9 @@ func (d *Download) accept(answer *http.Response, ranged bool) (skip int64, err e
 			d.noRanges = true
 			return 0, errors.New("the server sends a different part of the file than requested")
 		}
+		if err := d.wanted(size); err != nil {
+			return 0, err
+		}
 		d.record.Size = size
 		return 0, d.room(size - d.arrived)
 	case code == http.StatusRequestedRangeNotSatisfiable && ranged:
@@ -275,8 +278,19 @@ func (d *Download) accept(answer *http.Response, ranged bool) (skip int64, err e
 	}
 }
 
+// wanted refuses a size that the server announces, if another one is wanted.
+func (d *Download) wanted(size int64) error {
+	if want := d.options.Want; want > 0 && size >= 0 && size != want {
+		return final("%w: %d bytes, not %d", ErrOtherSize, size, want)
+	}
+	return nil
+}
+
 // fromBeginning takes an answer with the whole file.
 func (d *Download) fromBeginning(answer *http.Response) (skip int64, err error) {
+	if err := d.wanted(answer.ContentLength); err != nil {
+		return 0, err
+	}
 	sent := version(answer.Header)
 	switch {
 	case d.read == 0:

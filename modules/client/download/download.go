@@ -44,6 +44,8 @@ var (
 	ErrFailed = errors.New("the download failed")
 	// ErrBusy: another process downloads.
 	ErrBusy = errors.New("another download is running")
+	// ErrOtherSize: the server has a file of another size than Options.Want. It is an ErrFailed.
+	ErrOtherSize = errors.New("the file has another size")
 )
 
 // Options say where a download is kept and how long it is tried.
@@ -66,6 +68,9 @@ type Options struct {
 	// MaxRate is how many bytes a second may arrive, so that others have the rest of the
 	// link; 0 is no bound.
 	MaxRate int64
+	// Want is how many bytes the file must have. A server that announces another size is
+	// refused before anything is reserved for it. 0: the server says how many.
+	Want int64
 	// Sync is the number of bytes after which the file is made durable.
 	Sync int64
 	// Room returns an error if the file system of Dir lacks space for more bytes.
@@ -219,6 +224,9 @@ func (d *Download) begin(version string, size int64) error {
 		return err
 	}
 	d.file = f
+	if size < 0 {
+		size = d.options.Want
+	}
 	return d.room(size)
 }
 
