@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"reflect"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/generator"
@@ -51,7 +52,7 @@ func (s *Store) Find(ctx context.Context, k Key) (*Made, error) {
 		return nil, err
 	}
 	m := &Made{}
-	if json.Unmarshal(text, m) != nil || m.Key.Hex() != k.Hex() || m.Variant.Content == nil || m.Variant.Content.Digest.Check() != nil {
+	if json.Unmarshal(text, m) != nil || m.Key.Hex() != k.Hex() || !m.describes(k) {
 		return nil, nil
 	}
 	switch err := s.place.Has(ctx, *m.Variant.Content); {
@@ -62,6 +63,16 @@ func (s *Store) Find(ctx context.Context, k Key) (*Made, error) {
 	}
 	s.found[k.Hex()] = m
 	return m, nil
+}
+
+// describes reports whether the record is about a delta of the key: what anybody wrote into
+// a store becomes part of the signed metadata of a release, and says which devices take it.
+func (m *Made) describes(k Key) bool {
+	v := m.Variant
+	base := []artifact.Base{{URL: k.From.URL, Digest: k.From.Digest}}
+	return v.Content != nil && v.Content.Digest.Check() == nil && v.Content.Size > 0 &&
+		v.Format == artifact.FormatDelta && reflect.DeepEqual(v.Bases, base) && !v.Shared &&
+		min(v.PayloadBytes, v.Temp, v.Memory, v.Engine, v.Decode) >= 0
 }
 
 // Verify reads a delta to its end, and returns an error unless it is what its record says.
