@@ -381,6 +381,9 @@ func (r *run) readManifests(ctx context.Context) (*manifests.Found, error) {
 		r.warn("--encrypt-secrets-to: there is no secret to encrypt")
 	}
 	for _, v := range found.Ship {
+		if v.Value == manifests.ProjectFile {
+			continue // app-gen's own
+		}
 		r.note("%s comes from outside the manifests directory: it is shipped in .env", v.Name)
 	}
 	return found, nil

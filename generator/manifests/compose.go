@@ -448,7 +448,11 @@ func (c *composer) fileOr(what, name string, at Place, kind string, must bool) e
 		if must {
 			return &Error{Place: at, Text: fmt.Sprintf("%s %s does not exist", what, name)}
 		}
-		c.note(at, "%s %s is not in the manifests directory: it is data, which the device keeps in one place for all releases", what, name)
+		if kind == "" {
+			c.note(at, "%s %s is not in the manifests directory: it is data, which the device keeps in one place for all releases", what, name)
+		} else {
+			c.note(at, "%s %s is not in the manifests directory: nothing is read for it", what, name)
+		}
 	}
 	return nil
 }
