@@ -179,6 +179,8 @@ func (r *run) difference(k *bases.Known, images []foundImage) string {
 	switch m := k.Meta.Made; {
 	case m == nil:
 		return "it does not say what it was made from"
+	case m.Inputs == r.made.Inputs:
+		return "it was made from the same"
 	case !sameBases(m, r.made):
 		return fmt.Sprintf("it was made over %s, and now there is %s", overText(m), overText(r.made))
 	}
