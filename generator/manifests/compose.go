@@ -59,7 +59,7 @@ func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) 
 	if err != nil {
 		return nil, err
 	}
-	if err := c.checkVersions(); err != nil {
+	if err := c.collect(c.checkVersions()); err != nil {
 		return nil, err
 	}
 	project, err := c.load(ctx, files)
@@ -77,28 +77,19 @@ func Compose(ctx context.Context, dir string, o ComposeOptions) (*Found, error) 
 		return nil, &Error{Place: c.index.find("services"), Text: "no service has a container: each has replicas: 0 or scale: 0",
 			Hint: "a device refuses it: give one a container, or switch services off with services.disabled in the policy"}
 	}
-	var wrong []*Error
-	collect := func(err error) error {
-		var e *Error
-		if errors.As(err, &e) {
-			wrong = append(wrong, e)
-			return nil
-		}
-		return err
-	}
 	for _, name := range project.ServiceNames() {
-		if err := collect(c.service(project.Services[name])); err != nil {
+		if err := c.service(project.Services[name]); err != nil {
 			return nil, err
 		}
-		if err := collect(c.plainService(project.Services[name])); err != nil {
+		if err := c.collect(c.plainService(project.Services[name])); err != nil {
 			return nil, err
 		}
 	}
 	c.plainDevice(project)
-	if err := c.objects(project, collect); err != nil {
+	if err := c.objects(project); err != nil {
 		return nil, err
 	}
-	if err := together(wrong); err != nil {
+	if err := together(c.errors); err != nil {
 		return nil, err
 	}
 	if err := c.readElsewhere(); err != nil {
@@ -130,6 +121,19 @@ type composer struct {
 	texts    map[string][]byte   // what Compose reads to know the project, by names relative to dir
 	dirs     []string            // the project directories of includes
 	wrong    error               // what the walk through the files has found
+	errors   []*Error            // what is wrong: all is said at once
+}
+
+// collect notes what is wrong with the files, and returns any other error.
+func (c *composer) collect(err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	if !slices.ContainsFunc(c.errors, func(has *Error) bool { return has.Place == e.Place && strings.HasPrefix(has.Text, e.Text) }) {
+		c.errors = append(c.errors, e)
+	}
+	return nil
 }
 
 func newComposer(dir string, o ComposeOptions) *composer {
@@ -249,7 +253,7 @@ func (c *composer) load(ctx context.Context, files []string) (*types.Project, er
 	for i, f := range files {
 		files[i] = filepath.Join(m.dir, f)
 	}
-	o, err := cli.NewProjectOptions(files,
+	options := []cli.ProjectOptionsFn{
 		cli.WithWorkingDirectory(m.dir),
 		func(o *cli.ProjectOptions) error { o.Environment = maps.Clone(c.env); return nil },
 		cli.WithProfiles(profiles),
@@ -258,16 +262,28 @@ func (c *composer) load(ctx context.Context, files []string) (*types.Project, er
 		cli.WithoutLabelsResolution,
 		cli.WithResolvedPaths(false),
 		cli.WithLoadOptions(record),
-	)
-	if err != nil {
-		return nil, c.explain(m.named(err))
 	}
-	project, err := o.LoadProject(ctx)
+	load := func(options ...cli.ProjectOptionsFn) (*types.Project, error) {
+		o, err := cli.NewProjectOptions(files, options...)
+		if err != nil {
+			return nil, err
+		}
+		return o.LoadProject(ctx)
+	}
+	project, err := load(options...)
 	if err != nil {
-		return nil, c.explain(m.named(err))
+		// Compose compares the parts with each other last. Without that, they can be judged
+		// one by one, and all that is wrong is said at once.
+		said := c.explain(m.named(err))
+		if project, err = load(append(options, cli.WithConsistency(false))...); err != nil {
+			return nil, said
+		}
+		if err := c.collect(said); err != nil {
+			return nil, err
+		}
 	}
 	c.checkProfiles(profiles, project)
-	return project, c.checkUnset()
+	return project, c.collect(c.checkUnset())
 }
 
 // healthCheck is what a service says of its health check.
@@ -291,27 +307,30 @@ func healthCheck(s types.ServiceConfig, at func(keys ...string) Place) HealthChe
 	return h
 }
 
-// service reads an active service.
+// service reads an active service, and collects what is wrong with it.
 func (c *composer) service(s types.ServiceConfig) error {
 	who := fmt.Sprintf("service %q", s.Name)
 	at := func(keys ...string) Place { return c.index.find(append([]string{"services", s.Name}, keys...)...) }
+	wrong := func(e *Error) { _ = c.collect(e) } // of this type, it takes any
 	if s.Build != nil {
 		if s.Image == "" {
-			return &Error{Place: at("build"), Text: who + " has build but no image", Hint: "build it here and name it with image: NAME:TAG; a device builds nothing"}
+			wrong(&Error{Place: at("build"), Text: who + " has build but no image", Hint: "build it here and name it with image: NAME:TAG; a device builds nothing"})
+		} else {
+			c.note(at("build"), "%s: build is ignored on the device, image %s is shipped", who, s.Image)
 		}
-		c.note(at("build"), "%s: build is ignored on the device, image %s is shipped", who, s.Image)
 	}
-	if s.Image == "" && s.Provider != nil {
-		return &Error{Place: at("provider"), Text: who + " has a provider and no image", Hint: "the device runs services from images of the artifact only"}
-	}
-	if s.Image == "" {
-		return &Error{Place: at(), Text: who + " has neither an image nor a build"}
+	switch {
+	case s.Image != "" || s.Build != nil:
+	case s.Provider != nil:
+		wrong(&Error{Place: at("provider"), Text: who + " has a provider and no image", Hint: "the device runs services from images of the artifact only"})
+	default:
+		wrong(&Error{Place: at(), Text: who + " has neither an image nor a build"})
 	}
 	switch s.PullPolicy {
 	case "", types.PullPolicyMissing, types.PullPolicyIfNotPresent, types.PullPolicyNever:
 	default:
-		return &Error{Place: at("pull_policy"), Text: fmt.Sprintf("%s has pull_policy: %s", who, s.PullPolicy),
-			Hint: "the device takes its images from the artifact: use never or missing"}
+		wrong(&Error{Place: at("pull_policy"), Text: fmt.Sprintf("%s has pull_policy: %s", who, s.PullPolicy),
+			Hint: "the device takes its images from the artifact: use never or missing"})
 	}
 	if s.Image != "" {
 		c.use(s.Image, who, at("image"))
@@ -329,25 +348,25 @@ func (c *composer) service(s types.ServiceConfig) error {
 	return c.container(who, &s.ContainerSpec, at)
 }
 
-// container reads what a service or a hook of it names.
+// container reads what a service or a hook of it names, and collects what is wrong with it.
 func (c *composer) container(who string, s *types.ContainerSpec, at func(keys ...string) Place) error {
 	for _, v := range s.Volumes {
 		switch v.Type {
 		case types.VolumeTypeImage:
 			c.use(v.Source, who+", volume", at("volumes"))
 		case types.VolumeTypeBind:
-			if err := c.file(who+": bind mount", v.Source, at("volumes"), ""); err != nil {
+			if err := c.collect(c.file(who+": bind mount", v.Source, at("volumes"), "")); err != nil {
 				return err
 			}
 		}
 	}
 	for _, f := range s.EnvFiles {
-		if err := c.envFile(who, f, at("env_file")); err != nil {
+		if err := c.collect(c.envFile(who, f, at("env_file"))); err != nil {
 			return err
 		}
 	}
 	for _, f := range s.LabelFiles {
-		if err := c.file(who+": label_file", f, at("label_file"), "label-file"); err != nil {
+		if err := c.collect(c.file(who+": label_file", f, at("label_file"), "label-file")); err != nil {
 			return err
 		}
 	}
@@ -365,7 +384,7 @@ func (c *composer) container(who string, s *types.ContainerSpec, at func(keys ..
 }
 
 // objects checks the files of configs and secrets.
-func (c *composer) objects(p *types.Project, collect func(error) error) error {
+func (c *composer) objects(p *types.Project) error {
 	for _, kind := range []struct {
 		key  string
 		list map[string]types.FileObjectConfig
@@ -373,7 +392,7 @@ func (c *composer) objects(p *types.Project, collect func(error) error) error {
 		{"configs", convert(p.Configs)}, {"secrets", convert(p.Secrets)},
 	} {
 		for _, name := range slices.Sorted(maps.Keys(kind.list)) {
-			if err := collect(c.object(p, kind.key, name, kind.list[name])); err != nil {
+			if err := c.collect(c.object(p, kind.key, name, kind.list[name])); err != nil {
 				return err
 			}
 		}

@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -101,6 +102,31 @@ services:
 	require.ErrorContains(t, err, `compose.yaml:3: service "a" has build but no image; compose.yaml:6: service "b" has pull_policy: always (the device takes its images from the artifact: use never or missing)`)
 	require.ErrorContains(t, err, `compose.yaml:9: service "c": Compose takes the volume v:/v for a path of Windows (give the volume a name of two letters or more)`)
 	require.ErrorContains(t, err, `; compose.yaml:12: service "d": bind mount`)
+}
+
+// What Compose finds when it compares the parts of a project does not hide the rest, and
+// neither does the first error of a service.
+func TestAllErrorsBesideThoseOfCompose(t *testing.T) {
+	_, err := Compose(t.Context(), writeFiles(t, map[string]string{"compose.yaml": `
+services:
+  a:
+    image: a:1
+    env_file: [missing.env, also.env]
+    volumes: ["~/x:/x"]
+  b:
+    pull_policy: always
+  c:
+    image: c:1
+    networks: [nope]
+`}), ComposeOptions{})
+	var all []string
+	for _, part := range strings.Split(err.Error(), "; compose.yaml:") {
+		all = append(all, strings.TrimPrefix(part, "compose.yaml:"))
+	}
+	require.Len(t, all, 6, "%v", all)
+	for i, want := range []string{`service "`, `6: service "a": bind mount ~/x`, `5: service "a": env_file missing.env`, `5: service "a": env_file also.env`, `service "b"`, `service "`} {
+		require.Contains(t, all[i], want)
+	}
 }
 
 // What needs a plugin, or an interface that the device may lack, is noted.

@@ -57,6 +57,10 @@ func newBench(names bool) (b *bench, err error) {
 	if err := b.WithoutMender(); err != nil {
 		return b, err
 	}
+	// As systemd has it: projects mount / with the propagation of mounts.
+	if text, err := b.said("mount", "--make-rshared", "/"); err != nil || text != "" {
+		return b, fmt.Errorf("share the mounts: %s: %w", text, err)
+	}
 	if err := b.StartEngine(); err != nil {
 		return b, err
 	}
