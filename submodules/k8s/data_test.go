@@ -14,6 +14,7 @@ import (
 
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
+	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
 
 func TestData(t *testing.T) {
@@ -64,6 +65,35 @@ func TestData(t *testing.T) {
 	all := n.request(n.ns, "")
 	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: all, Data: true}))
 	require.Nil(t, n.get("", "PersistentVolumeClaim", "data"))
+}
+
+// What a PURGE leaves in a namespace that the artifact chose is found by a later one, which
+// does not know the artifact, and is not confused with that of another device.
+func TestPurgeElsewhere(t *testing.T) {
+	t.Parallel()
+	n := newNode(t)
+	ctx := context.Background()
+	claim := fmt.Sprintf("apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {name: data}\nspec: {storageClassName: %[1]s, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}", n.ns)
+	volume := fmt.Sprintf("apiVersion: v1\nkind: PersistentVolume\nmetadata: {name: %[1]s-own}\nspec: {storageClassName: %[1]s, accessModes: [ReadWriteOnce], capacity: {storage: 1Mi}, hostPath: {path: /tmp}}", n.ns)
+	n.set.Cluster = "yes"
+	m := n.module()
+	require.NoError(t, m.Rollout(ctx, n.request(n.ns, n.manifests(claim, volume))))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request(n.ns, "")}))
+	other := cluster.ID{Kind: "PersistentVolumeClaim", Namespace: "kube-public", Name: n.ns}
+	n.Apply(t, fmt.Sprintf(`{"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": %q, "namespace": "kube-public", "labels": {%q: %q}},
+		"spec": {"storageClassName": "none", "accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Mi"}}}}`, n.ns, marks.App, n.ns))
+	t.Cleanup(func() { _ = n.c.Remove(ctx, other, "") })
+
+	n.set.Namespace = "default"
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request(n.ns, "")}))
+	require.NotNil(t, n.get("", "PersistentVolumeClaim", "data"))
+	require.NoError(t, m.Purge(ctx, submodules.PurgeRequest{Request: n.request(n.ns, ""), Data: true}))
+	require.Nil(t, n.get("", "PersistentVolumeClaim", "data"))
+	for what, id := range map[string]cluster.ID{"own": {Kind: "PersistentVolume", Name: n.ns + "-own"}, "another device's": other} {
+		o, err := n.c.Get(ctx, id)
+		require.NoError(t, err)
+		require.Equal(t, what == "own", o == nil, what)
+	}
 }
 
 // TestPurgeTwice: the claims that a StatefulSet made outlive it, and a PURGE

@@ -52,10 +52,15 @@ func (s *session) purge(ctx context.Context, app string, data, first bool) error
 			}
 		}
 	}
+	places := s.places(inv)
+	if !data {
+		if err := s.noteLeft(ctx, inv.App, places, left); err != nil {
+			return err
+		}
+	}
 	if err := durable.Point("purge.removed"); err != nil {
 		return err
 	}
-	places := s.places(inv)
 	for _, ns := range places {
 		if err := s.c.Remove(ctx, shippedID(app, ns), ""); err != nil {
 			return err
@@ -89,6 +94,46 @@ func (s *session) places(inv *inventory) []string {
 	return places
 }
 
+// noteLeft marks the claims and volumes that a PURGE leaves as those of this device: when the
+// inventory is gone, nothing else says in which namespace the application was.
+func (s *session) noteLeft(ctx context.Context, app string, places []string, left []item) error {
+	var stays []cluster.ID
+	for _, ns := range places {
+		claims, err := s.c.List(ctx, "", "PersistentVolumeClaim", ns, marks.App+"="+marks.Value(app))
+		if err != nil {
+			return err
+		}
+		for _, c := range claims {
+			stays = append(stays, cluster.ID{Kind: "PersistentVolumeClaim", Namespace: c.GetNamespace(), Name: c.GetName()})
+		}
+	}
+	for _, it := range left {
+		if !it.Adopted && it.Group == "" && it.Kind == "PersistentVolume" {
+			stays = append(stays, it.ID)
+		}
+	}
+	for _, i := range stays {
+		if err := s.c.Patch(ctx, i, map[string]any{"metadata": map[string]any{"annotations": map[string]any{marks.Device: deviceID()}}}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addPlaces adds the namespaces with claims that an earlier PURGE of this device left.
+func (s *session) addPlaces(ctx context.Context, inv *inventory) error {
+	claims, err := s.c.List(ctx, "", "PersistentVolumeClaim", "", marks.App+"="+marks.Value(inv.App))
+	if apierrors.IsForbidden(errors.Unwrap(err)) {
+		return nil
+	}
+	for _, c := range claims {
+		if c.GetAnnotations()[marks.Device] == deviceID() && !slices.Contains(inv.Places, c.GetNamespace()) {
+			inv.Places = append(inv.Places, c.GetNamespace())
+		}
+	}
+	return err
+}
+
 // addClaims adds the volume claims and volumes that the inventory lacks: claims that a
 // StatefulSet made, and what an earlier PURGE left.
 func (s *session) addClaims(ctx context.Context, inv *inventory) error {
@@ -97,6 +142,9 @@ func (s *session) addClaims(ctx context.Context, inv *inventory) error {
 		if inv.find(i) == nil {
 			inv.add(item{ID: i})
 		}
+	}
+	if err := s.addPlaces(ctx, inv); err != nil {
+		return err
 	}
 	for _, ns := range s.places(inv) {
 		claims, err := s.c.List(ctx, "", "PersistentVolumeClaim", ns, marks.App+"="+marks.Value(inv.App))
@@ -132,8 +180,8 @@ func (s *session) addClaims(ctx context.Context, inv *inventory) error {
 	return nil
 }
 
-// addVolumes adds the application's volumes that a claim in one of its namespaces had. Any
-// other may be that of another device in the cluster, with an application of this name.
+// addVolumes adds the application's volumes that a claim in one of its namespaces had, and
+// those that an earlier PURGE of this device left. Any other may be that of another device in the cluster, with an application of this name.
 func (s *session) addVolumes(ctx context.Context, inv *inventory) error {
 	volumes, err := s.c.List(ctx, "", "PersistentVolume", "", marks.App+"="+marks.Value(inv.App))
 	if apierrors.IsForbidden(errors.Unwrap(err)) {
@@ -146,7 +194,7 @@ func (s *session) addVolumes(ctx context.Context, inv *inventory) error {
 	for _, v := range volumes {
 		i := cluster.ID{Kind: "PersistentVolume", Name: v.GetName()}
 		ns, _, _ := unstructured.NestedString(v.Object, "spec", "claimRef", "namespace")
-		if slices.Contains(places, ns) && inv.find(i) == nil {
+		if (slices.Contains(places, ns) || v.GetAnnotations()[marks.Device] == deviceID()) && inv.find(i) == nil {
 			inv.add(item{ID: i})
 		}
 	}

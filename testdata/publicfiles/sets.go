@@ -190,9 +190,11 @@ func (n *node) set(app, from string) (r setRow, err error) {
 	one, two := filepath.Join(n.dir, app+"-1.tar"), filepath.Join(n.dir, app+"-2.tar")
 	defer os.Remove(one)
 	defer os.Remove(two)
-	if err := archive(one, n.standin, m, ""); err != nil {
-		r.plain = err.Error()
-		return r, nil
+	if len(m.images()) > 0 {
+		if err := archive(one, n.standin, m, ""); err != nil {
+			r.plain = err.Error()
+			return r, nil
+		}
 	}
 	said, refused, err := n.generate(app, own, "1", one, m)
 	if err != nil {

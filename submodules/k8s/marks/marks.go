@@ -28,6 +28,7 @@ const (
 	Stopped    = prefix + "stopped"     // annotation: on stopped objects; the values that START restores
 	Images     = prefix + "images"      // annotation: on pods; the images that their image names meant
 	Manifests  = prefix + "manifests"   // the type of the Secret with the kept manifests
+	Device     = prefix + "device"      // annotation: on what a PURGE leaves; the device whose application had it
 	ValuesOf   = prefix + "values-of"   // annotation: on pods; the content of the ConfigMaps with values that they use
 )
 
