@@ -96,10 +96,12 @@ type CallError struct {
 func (e *CallError) Error() string {
 	s := e.Module + " " + e.Verb
 	switch {
-	case e.LastLine != "":
-		s += ": " + e.LastLine
+	case e.Signal != "" && e.LastLine != "":
+		s += ": ended by " + e.Signal + "; it said last: " + e.LastLine
 	case e.Signal != "":
 		s += ": ended by " + e.Signal
+	case e.LastLine != "":
+		s += ": " + e.LastLine
 	default:
 		s += fmt.Sprintf(": exit status %d", e.Code)
 	}

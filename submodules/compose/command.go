@@ -246,14 +246,17 @@ func (t *tail) text() string {
 	return strings.Join(t.last, " ")
 }
 
-// reason is why a command failed: the last line of its output.
+// reason is why a command failed: the last line of its output, or the signal that ended it.
 func (t *tail) reason(err error) error {
 	t.flush()
 	var exit *exec.ExitError
-	if errors.As(err, &exit) && len(t.last) > 0 {
-		return errors.New(t.final())
+	if !errors.As(err, &exit) || len(t.last) == 0 {
+		return err
 	}
-	return err
+	if exit.ExitCode() < 0 {
+		return fmt.Errorf("%w; it said last: %s", err, t.final())
+	}
+	return errors.New(t.final())
 }
 
 // final is the last line.

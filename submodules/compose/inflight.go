@@ -2,7 +2,10 @@ package compose
 
 import (
 	"context"
+	"encoding/json"
 	"maps"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -10,6 +13,7 @@ import (
 
 	"github.com/docker/docker/api/types/container"
 
+	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
@@ -18,6 +22,21 @@ import (
 // lists containers at once misses those, and they stay with the images that they use. But an
 // engine holds the name of a container from the beginning: whoever asks for the same name
 // is told that it is in use.
+
+// A call that is killed together with Compose cannot wait. So it writes down the names before,
+// and the next call waits for them: then it lists all that there is.
+
+// makingName is the file for that, beside the manifests, as long as `docker compose up` runs.
+const makingName = "making.json"
+
+// making is the file.
+type making struct {
+	Project string   `json:"project"`
+	Names   []string `json:"names"` // of the containers that the release may have
+}
+
+// maxMaking bounds the file, in bytes.
+const maxMaking = 1 << 20
 
 // settleTime bounds the wait for an engine that is still making containers.
 const settleTime = time.Minute
@@ -116,6 +135,68 @@ func (s *session) settleUp(ctx context.Context, pl *plan) {
 	}
 	s.settle(ctx, pl.name, image, pl.asked)
 	clear(pl.asked)
+}
+
+// noteMaking writes down which containers `docker compose up` may make, durably. The function
+// that it returns removes the file. up goes on without it.
+func (s *session) noteMaking(pl *plan) (ended func()) {
+	base := appDirectory(s.req.App, pl.dir)
+	if base == "" {
+		return func() {}
+	}
+	note := making{Project: pl.name}
+	for _, name := range pl.model.names() {
+		note.Names = append(note.Names, pl.model.Services[name].containerNames(pl.name, name)...)
+	}
+	path := filepath.Join(base, makingName)
+	data, err := json.Marshal(note)
+	if err == nil {
+		err = durable.WriteFile(path, append(data, '\n'), 0o600)
+	}
+	if err != nil {
+		s.req.Logf("warning: what Compose makes is not written down: %v", err)
+		return func() {}
+	}
+	return func() {
+		if err := durable.Remove(path); err != nil {
+			s.req.Logf("warning: %v", err) // the next call asks the engine in vain
+		}
+	}
+}
+
+// settleKilled waits for what an earlier call, which was killed, has left the engine to make.
+func (s *session) settleKilled(ctx context.Context) {
+	dir, err := filepath.Abs(s.req.Dir)
+	base := appDirectory(s.req.App, dir)
+	if s.req.Dir == "" || err != nil || base == "" {
+		return
+	}
+	path := filepath.Join(base, makingName)
+	fi, err := os.Lstat(path)
+	if err != nil || !fi.Mode().IsRegular() || fi.Size() > maxMaking {
+		return
+	}
+	var note making
+	data, err := os.ReadFile(path)
+	if err == nil && json.Unmarshal(data, &note) == nil {
+		images, err := s.engine.Own(ctx, s.req.App)
+		if err != nil {
+			s.req.Logf("whether the engine still makes containers is not known: %v", err)
+			return
+		}
+		if len(images) > 0 {
+			for _, again := range []bool{false, true} {
+				names := asked{}
+				for _, called := range note.Names {
+					names[called] = again
+				}
+				s.settle(ctx, note.Project, images[0].ID, names)
+			}
+		}
+	}
+	if err := durable.Remove(path); err != nil {
+		s.req.Logf("warning: %v", err)
+	}
 }
 
 // settleFirst waits for what a first release that failed has left the engine to make, also

@@ -9,8 +9,10 @@ import (
 	"hash"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -26,6 +28,7 @@ const (
 type overrides struct {
 	Services map[string]serviceOverride `json:"services,omitempty"`
 	Networks map[string]labelled        `json:"networks,omitempty"`
+	Volumes  map[string]existing        `json:"volumes,omitempty"`
 	Configs  map[string]fileObject      `json:"configs,omitempty"`
 	Secrets  map[string]fileObject      `json:"secrets,omitempty"`
 }
@@ -41,6 +44,12 @@ type serviceOverride struct {
 
 type labelled struct {
 	Labels map[string]string `json:"labels"`
+}
+
+// existing is a volume that Compose does not make.
+type existing struct {
+	Name     string `json:"name"`
+	External bool   `json:"external"`
 }
 
 // replicas is the other way to say how many containers a service has. Compose refuses
@@ -73,6 +82,14 @@ func (p *project) override(app, tempDir string) (string, error) {
 			if so.Volumes, err = c.volumes(svc, p.oldPaths[name]); err != nil {
 				return "", fmt.Errorf("service %s: %w", name, err)
 			}
+		}
+		for _, path := range slices.Sorted(maps.Keys(p.byName[name])) {
+			volume := p.byName[name][path]
+			so.Volumes = append(so.Volumes, svc.mountByName(path, volume))
+			if o.Volumes == nil {
+				o.Volumes = map[string]existing{}
+			}
+			o.Volumes[volume] = existing{volume, true}
 		}
 		sum, err := p.mounted(svc, c == nil)
 		if err != nil {
@@ -120,6 +137,18 @@ func (p *project) override(app, tempDir string) (string, error) {
 	}
 	name := filepath.Join(tempDir, "mender-app.compose.json")
 	return name, os.WriteFile(name, append(b, '\n'), 0o600)
+}
+
+// mountByName is the service's mount at a path, with a volume that the engine has.
+func (s service) mountByName(path, volume string) mount {
+	m := mount{"type": "volume", "target": path}
+	for _, v := range s.Volumes {
+		if v.Text("target") == path {
+			m = maps.Clone(v)
+		}
+	}
+	m["source"] = volume
+	return m
 }
 
 // ownDirectory reports whether dir is where mender-app keeps the application's

@@ -36,6 +36,8 @@ type project struct {
 	oldPaths map[string]bool
 	// owner is the user of this machine that the root of containers is.
 	owner int
+	// byName are volumes without a name that services get by their names, by service and path.
+	byName map[string]map[string]string
 	// sums are the labels of networks that are made here, by the networks' keys.
 	sums map[string]string
 	// mounts is the directory of what services mount from the manifests.

@@ -23,6 +23,7 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 	if err != nil {
 		return err
 	}
+	s.settleKilled(ctx)
 	var p *project // nil if it was not read
 	if r.First {
 		p = s.readable(ctx)
@@ -79,23 +80,28 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 	if err != nil {
 		return err
 	}
-	unnamed := unnamedOf(list)
 	var made made
 	if r.First {
 		if made, err = s.madeFirst(); err != nil {
 			return err
 		}
 		data = append(data, made.Volumes...)
-		for _, v := range unnamed {
-			data = append(data, v.Name)
-		}
 	}
+	var unnamed []unnamedVolume
 	for dir := range dirs {
 		noted, err := s.noteUnnamed(ctx, filepath.Dir(dir), list)
 		if err != nil {
 			return err
 		}
-		unnamed = sortUnnamed(append(unnamed, noted...))
+		unnamed = addUnnamed(unnamed, noted...)
+	}
+	mounted := unnamedOf(list)
+	unnamed = addUnnamed(unnamed, mounted...)
+	for _, v := range unnamed {
+		// One that a first release got by its name has data of an earlier installation.
+		if r.First && !v.ByName && slices.ContainsFunc(mounted, func(m unnamedVolume) bool { return m.Name == v.Name }) {
+			data = append(data, v.Name)
+		}
 	}
 	if r.Data {
 		data = append(data, named...)

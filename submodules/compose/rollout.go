@@ -29,6 +29,7 @@ type plan struct {
 	renewals   []renewal
 	volumes    []string            // volumes that stay although the release says otherwise
 	schedules  map[string]schedule // of the services that have a health check
+	unnamed    map[string][]string // where services get volumes without a name
 	asked      asked               // what Compose asked the engine for, and does not know of
 	waits      string              // a file of Compose for services that jobs no longer hold up; "" for none
 }
@@ -99,6 +100,7 @@ func (s *session) read(ctx context.Context, replaces func(dir string, all []cont
 
 // prepare checks everything that can be checked before anything changes.
 func (s *session) prepare(ctx context.Context) (*plan, error) {
+	s.settleKilled(ctx)
 	pl, err := s.read(ctx, s.from)
 	if err != nil {
 		return nil, err
@@ -142,9 +144,10 @@ func runsAs(existing []container.Summary) string {
 }
 
 // findMarked notes the services whose containers would get our labels from their
-// files or images, which ours override, and when their health is checked.
+// files or images, which ours override, when their health is checked, and where they get
+// volumes without a name.
 func (s *session) findMarked(ctx context.Context, p *plan) error {
-	p.schedules = map[string]schedule{}
+	p.schedules, p.unnamed, p.byName = map[string]schedule{}, map[string][]string{}, map[string]map[string]string{}
 	for name, svc := range p.model.Services {
 		ref := svc.Image
 		if r := p.images[name]; r != "" {
@@ -161,9 +164,12 @@ func (s *session) findMarked(ctx context.Context, p *plan) error {
 		}
 		labels := []map[string]string{svc.Labels}
 		p.schedule(name, img)
+		var volumes map[string]struct{}
 		if img.Config != nil {
 			labels = append(labels, img.Config.Labels)
+			volumes = img.Config.Volumes
 		}
+		p.unnamed[name] = svc.unnamedPaths(volumes)
 		for _, l := range labels {
 			for _, ours := range []string{labelApp, labelContent} {
 				if _, ok := l[ours]; ok {
@@ -263,7 +269,9 @@ func (s *session) rollout(ctx context.Context) error {
 	if err := s.noteMade(ctx, pl); err != nil {
 		return err
 	}
-	s.keepTrack(ctx, pl.dir, pl.existing)
+	if err := s.bringBack(ctx, pl); err != nil {
+		return err
+	}
 	before := s.bygones(ctx, pl)
 	s.services, s.times = pl.model, watchDowntime(ctx, s.engine.Client(), labelService, pl.existing, s.req.Log)
 	if err := s.repin(ctx, pl); err != nil {
@@ -366,6 +374,7 @@ func (s *session) Stop(ctx context.Context, r submodules.StopRequest) error {
 	if err != nil {
 		return err
 	}
+	s.settleKilled(ctx)
 	all, err := s.containers(ctx, labelProject)
 	if err != nil {
 		return err
@@ -428,7 +437,9 @@ func (s *session) Start(ctx context.Context, _ submodules.Request) error {
 	if err := s.putSecrets(pl.project); err != nil {
 		return err
 	}
-	s.keepTrack(ctx, pl.dir, pl.existing)
+	if err := s.bringBack(ctx, pl); err != nil {
+		return err
+	}
 	before := s.bygones(ctx, pl)
 	if err := s.repin(ctx, pl); err != nil {
 		return err
@@ -447,8 +458,12 @@ func (s *session) bringUp(ctx context.Context, pl *plan, before map[string]bygon
 	if err := s.up(ctx, pl, before); err != nil {
 		return err
 	}
-	if list, err := s.ours(ctx); err == nil {
-		s.keepTrack(ctx, pl.dir, list)
+	list, err := s.ours(ctx)
+	if err == nil {
+		_, err = s.noteUnnamed(ctx, appDirectory(s.req.App, pl.dir), list)
+	}
+	if err != nil {
+		s.req.Logf("warning: volumes without a name are not written down: %v", err) // the next call does it
 	}
 	if err := s.moveIn(ctx, pl); err != nil {
 		return err

@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/docker/docker/api/types/container"
 
@@ -19,7 +19,10 @@ import (
 
 // A volume without a name is data of the application, as one with a name is. The engine
 // knows whose it is only as long as a container mounts it: by its labels, it is nobody's. So
-// it is written down before a container may go, and PURGE finds it again.
+// it is written down before a container may go. PURGE finds it again, and so does a service
+// whose container is gone: it was switched off, a release did not have it, the application
+// was purged without its data, or somebody removed the container. Where Compose makes a
+// container again, it hands such volumes on by itself.
 
 // unnamedName is the file for that, beside the manifests. PURGE leaves it as long as one of
 // its volumes is there.
@@ -33,39 +36,44 @@ type unnamedVolume struct {
 	Name    string `json:"name"` // the engine's
 	Service string `json:"service"`
 	Path    string `json:"path"` // where the service has it
+	// ByName: the service gets it by its name from now on. That is a part of the service's
+	// definition for Compose, so it stays as long as the volume does.
+	ByName bool `json:"by_name,omitempty"`
 }
 
-// unnamedOf returns the volumes without a name that containers mount, sorted.
+// unnamedOf returns the volumes without a name that containers mount.
 func unnamedOf(list []container.Summary) (volumes []unnamedVolume) {
 	for _, c := range list {
 		for _, m := range c.Mounts {
 			if m.Type == "volume" && isAnonymous(m.Name) {
-				volumes = append(volumes, unnamedVolume{m.Name, c.Labels[labelService], m.Destination})
+				volumes = addUnnamed(volumes, unnamedVolume{Name: m.Name, Service: c.Labels[labelService], Path: m.Destination})
 			}
 		}
 	}
-	return sortUnnamed(volumes)
+	return volumes
 }
 
-// sortUnnamed sorts by the engine's names, and leaves one of each.
-func sortUnnamed(volumes []unnamedVolume) []unnamedVolume {
-	slices.SortStableFunc(volumes, func(a, b unnamedVolume) int { return strings.Compare(a.Name, b.Name) })
-	return slices.CompactFunc(volumes, func(a, b unnamedVolume) bool { return a.Name == b.Name })
+// addUnnamed adds volumes that are not in the list.
+func addUnnamed(list []unnamedVolume, more ...unnamedVolume) []unnamedVolume {
+	for _, v := range more {
+		if !slices.ContainsFunc(list, func(o unnamedVolume) bool { return o.Name == v.Name }) {
+			list = append(list, v)
+		}
+	}
+	return list
 }
 
 // noteUnnamed writes down the volumes without a name that the application's containers mount,
-// beside those noted before that are still there, and returns all of them. It is durable when
+// after those noted before that are still there, and returns all of them. It is durable when
 // it returns. base is the application's directory in the store; without one, nothing is
 // written.
-func (s *session) noteUnnamed(ctx context.Context, base string, list []container.Summary) ([]unnamedVolume, error) {
-	volumes := unnamedOf(list)
+func (s *session) noteUnnamed(ctx context.Context, base string, list []container.Summary) (volumes []unnamedVolume, err error) {
 	if base == "" || !isDirectory(base) {
-		return volumes, nil
+		return unnamedOf(list), nil
 	}
-	path := filepath.Join(base, unnamedName)
-	old, err := readUnnamed(path)
+	old, err := readUnnamed(filepath.Join(base, unnamedName))
 	if err != nil {
-		return volumes, err
+		return nil, err
 	}
 	for _, v := range old {
 		_, err := s.engine.Client().VolumeInspect(ctx, v.Name)
@@ -73,22 +81,29 @@ func (s *session) noteUnnamed(ctx context.Context, base string, list []container
 			continue
 		}
 		if err != nil {
-			return volumes, fmt.Errorf("volume %s: %w", v.Name, err)
+			return nil, fmt.Errorf("volume %s: %w", v.Name, err)
 		}
 		volumes = append(volumes, v)
 	}
-	volumes = sortUnnamed(volumes)
-	switch {
-	case slices.Equal(volumes, old):
+	volumes = addUnnamed(volumes, unnamedOf(list)...)
+	if slices.Equal(volumes, old) {
 		return volumes, nil
-	case len(volumes) == 0:
-		return nil, durable.Remove(path)
+	}
+	return volumes, writeUnnamed(base, volumes)
+}
+
+// writeUnnamed replaces the file in the application's directory, or removes it if there are
+// no volumes.
+func writeUnnamed(base string, volumes []unnamedVolume) error {
+	path := filepath.Join(base, unnamedName)
+	if len(volumes) == 0 {
+		return durable.Remove(path)
 	}
 	data, err := json.MarshalIndent(volumes, "", "  ")
 	if err != nil {
-		return volumes, err
+		return err
 	}
-	return volumes, durable.WriteFile(path, append(data, '\n'), 0o600)
+	return durable.WriteFile(path, append(data, '\n'), 0o600)
 }
 
 // readUnnamed reads the file. A missing or damaged one has no volumes.
@@ -110,10 +125,64 @@ func readUnnamed(path string) (volumes []unnamedVolume, err error) {
 	return slices.DeleteFunc(volumes, func(v unnamedVolume) bool { return !isAnonymous(v.Name) }), nil
 }
 
-// keepTrack is noteUnnamed for calls that go on without: the volumes stay, and only a later
-// PURGE does not find those whose containers are gone by then.
-func (s *session) keepTrack(ctx context.Context, dir string, list []container.Summary) {
-	if _, err := s.noteUnnamed(ctx, appDirectory(s.req.App, dir), list); err != nil {
-		s.req.Logf("warning: volumes without a name are not written down: %v", err)
+// bringBack notes the volumes without a name of the containers, and finds those that
+// services get by their names: services with one container that is gone. Of two that such a
+// service had at a path, the later one counts.
+func (s *session) bringBack(ctx context.Context, pl *plan) error {
+	base := appDirectory(s.req.App, pl.dir)
+	volumes, err := s.noteUnnamed(ctx, base, pl.existing)
+	if err != nil {
+		return fmt.Errorf("write down the volumes without a name: %w", err)
 	}
+	made, used := map[string]bool{}, map[string]bool{}
+	for _, c := range pl.existing {
+		if c.Labels[labelProject] == pl.name {
+			made[c.Labels[labelService]] = true
+		}
+	}
+	for _, c := range pl.everything {
+		for _, m := range c.Mounts {
+			used[m.Name] = true
+		}
+	}
+	was := slices.Clone(volumes)
+	for i := range slices.Backward(volumes) {
+		v := &volumes[i]
+		svc := pl.model.Services[v.Service]
+		if svc.containers() != 1 || !slices.Contains(pl.unnamed[v.Service], v.Path) || pl.byName[v.Service][v.Path] != "" {
+			continue
+		}
+		if !v.ByName && (made[v.Service] || used[v.Name]) {
+			continue
+		}
+		if !v.ByName {
+			s.req.Logf("service %s gets the volume %s again, which it had in %s", v.Service, v.Name, v.Path)
+		}
+		v.ByName = true
+		if pl.byName[v.Service] == nil {
+			pl.byName[v.Service] = map[string]string{}
+		}
+		pl.byName[v.Service][v.Path] = v.Name
+	}
+	if slices.Equal(was, volumes) || base == "" {
+		return nil
+	}
+	return writeUnnamed(base, volumes)
+}
+
+// unnamedPaths returns where a service gets volumes without a name: from its definition, and
+// from its image.
+func (s service) unnamedPaths(image map[string]struct{}) []string {
+	paths := slices.Collect(maps.Keys(image))
+	for _, v := range s.Volumes {
+		at := slices.Index(paths, v.Text("target"))
+		switch unnamed := v.Text("type") == "volume" && v.Text("source") == ""; {
+		case at < 0 && unnamed:
+			paths = append(paths, v.Text("target"))
+		case at >= 0 && !unnamed:
+			paths = slices.Delete(paths, at, at+1)
+		}
+	}
+	slices.Sort(paths)
+	return paths
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
 // Volumes without a name are data: PURGE leaves them and says so, and PURGE with data finds
@@ -70,11 +71,78 @@ func TestPurgeFindsVolumesWithoutAName(t *testing.T) {
 	require.True(t, has(stranger), "nobody said that it is the application's")
 }
 
+// A service whose container is gone gets its volume without a name back: an operator
+// restarted it or switched it off and on, somebody removed the container, a rollback leads to
+// a release that has the service, or the application was removed without its data. From then
+// on updates leave the service alone, and a first release that fails leaves the data.
+func TestVolumesWithoutANameComeBack(t *testing.T) {
+	t.Parallel()
+	for name, gone := range map[string]func(b *bench, req submodules.Request){
+		"switched off": func(b *bench, req submodules.Request) {
+			req.Disabled = []string{"side"}
+			require.NoError(b, b.mod.Start(b.Context(), req))
+		},
+		"removed by hand": func(b *bench, _ submodules.Request) { b.docker("rm", "--force", b.one("side").ID) },
+		"not in a release": func(b *bench, req submodules.Request) {
+			b.release("2", map[string]string{"compose.yaml": b.named("services:\n  web:\n    image: APP:1\n    stop_grace_period: 1s\n")})
+			require.NoError(b, b.mod.Rollout(b.Context(), req))
+		},
+		"purged without data": func(b *bench, req submodules.Request) {
+			require.NoError(b, b.mod.Purge(b.Context(), submodules.PurgeRequest{Request: req}))
+			req.Components = []submodules.Component{b.load("1")}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			req := submodules.Request{App: b.app, Components: []submodules.Component{b.load("1")}}
+			files := map[string]string{"compose.yaml": b.named(`services:
+  web:
+    image: APP:1
+    stop_grace_period: 1s
+    depends_on: [side]
+  side:
+    image: APP:1
+    stop_grace_period: 1s
+    volumes: ["/unnamed", "./conf:/conf"]
+`), "conf": "a"}
+			req.Dir = b.release("1", files)
+			require.NoError(t, b.mod.Rollout(t.Context(), req))
+			volume := b.unnamed()
+
+			gone(b, req)
+			require.Empty(t, b.service("side"))
+			for range 2 { // the second one goes back to what runs
+				b.release("1", nil)
+				require.NoError(t, b.mod.Rollback(t.Context(), submodules.RollbackRequest{Request: req}))
+				require.Equal(t, volume, b.unnamed())
+			}
+			web, side := b.one("web").ID, b.one("side").ID
+			require.NoError(t, b.mod.Start(t.Context(), req))
+			b.release("3", files)
+			require.NoError(t, b.mod.Rollout(t.Context(), req))
+			require.Equal(t, []string{web, side}, []string{b.one("web").ID, b.one("side").ID}, "nothing has changed")
+
+			// A release that changes the service.
+			files["conf"] = "b"
+			b.release("4", files)
+			require.NoError(t, b.mod.Rollout(t.Context(), req))
+			require.Equal(t, volume, b.unnamed())
+			require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: req, First: true}))
+			_, err := b.cli.VolumeInspect(t.Context(), volume)
+			require.NoError(t, err, "it was there before this release")
+			require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: req, Data: true}))
+			_, err = b.cli.VolumeInspect(t.Context(), volume)
+			require.True(t, docker.IsNotFound(err), "%v", err)
+		})
+	}
+}
+
 // A file that is damaged, or that names what has a name, leads to no removal.
 func TestUnnamedVolumesOfADamagedFile(t *testing.T) {
 	name := strings.Repeat("0a", 32)
 	for text, want := range map[string][]unnamedVolume{
-		`[{"name":"` + name + `","service":"web","path":"/data"}]`: {{name, "web", "/data"}},
+		`[{"name":"` + name + `","service":"web","path":"/data"}]`: {{Name: name, Service: "web", Path: "/data"}},
 		`[{"name":"shop_counts"},{"name":"../` + name + `"}]`:      {},
 		`[{"name":"` + name: nil,
 		"":                  nil,

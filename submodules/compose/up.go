@@ -33,6 +33,12 @@ func (s *session) up(ctx context.Context, pl *plan, before map[string]bygone) er
 	// minute is for stopping and starting.
 	upCtx, cancel := context.WithTimeout(ctx, s.set.deadline+upMargin)
 	defer cancel()
+	noted := s.noteMaking(pl)
+	defer func() {
+		if ctx.Err() == nil { // else nobody has waited
+			noted()
+		}
+	}()
 	said, err := s.tryUp(upCtx, pl, before)
 	why := ""
 	if err != nil {

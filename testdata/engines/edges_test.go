@@ -19,6 +19,7 @@ var edges = map[string][]string{
 		"TestPutsRightWhatIsLost",                                                                   // networks, containers, volumes, tags, states of containers
 		"TestNetworksChange", "TestNetworkCannotBeMade", "TestNetworkOfOthers", "TestVolumeChanges", // what runs is what the release says
 		"TestJobsRunOnce", "TestJobThatFailedRunsAgain", // services that run once
+		"TestPurgeFindsVolumesWithoutAName", "TestVolumesWithoutANameComeBack", // data that only a container names
 		"TestDeadlineFollowsTheImage",                                                                                            // an image with a slow health check
 		"TestNameOfOthers", "TestFailedFirstReleaseLeavesNothing", "TestVolumesOfAGoodFirstReleaseStay", "TestPurgeOfWhatIsLeft", // first installations
 	},

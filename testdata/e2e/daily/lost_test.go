@@ -302,3 +302,41 @@ func slowVolumes(t *testing.T, d *bed.Device, containers ...string) (held func()
 	require.NoError(t, d.StartEngine())
 	return func() int64 { return times.Swap(0) }
 }
+
+// Compose and the sub-module are killed while the engine makes a container, slowly. The
+// engine goes on. What it makes does not stay: neither the rollback that follows at once nor a
+// later mender-app resume leaves a container that was never started.
+func TestComposeKilledWhileTheEngineMakesAContainer(t *testing.T) {
+	for name, kill := range map[string]string{
+		"Compose":                    " up --pull",
+		"Compose and the sub-module": " up --pull|docker-compose ROLLOUT",
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := e2e.Device(t)
+			held := slowVolumes(t, d, "shop-extra-1")
+			images := []string{e2e.Archive(t, e2e.Web(t, "1", "")), e2e.Archive(t, e2e.Stock(t))}
+			e2e.Mender(t, d, "install", e2e.Generate(t, d, "shop", "shop-1", "1", e2e.Compose("1"), images...))
+			e2e.Mender(t, d, "commit")
+			before := d.MustState(t)
+			text := strings.Replace(e2e.Compose("1"), "services:\n", "services:\n  extra:\n    image: shop/stock:1\n    volumes: [\"slow:/slow\"]\n", 1) + "  slow: {driver: slow}\n"
+			file := e2e.Generate(t, d, "shop", "shop-2", "2", text, images...)
+
+			killed := make(chan error, 1)
+			go func() {
+				for held() == 0 && t.Context().Err() == nil {
+					time.Sleep(10 * time.Millisecond)
+				}
+				_, err := d.Run("pkill", "-9", "-f", kill)
+				killed <- err
+			}()
+			said := e2e.MenderFails(t, d, "install", file)
+			require.NoError(t, <-killed)
+			require.Contains(t, said, "killed")
+			after := d.MustState(t)
+			require.Equal(t, before.Containers, after.Containers)
+			require.Equal(t, before.Images, after.Images)
+			d.MustRun(t, "mender-app", "resume")
+			requireSame(t, after, d.MustState(t))
+		})
+	}
+}

@@ -59,6 +59,19 @@ func TestReconcile(t *testing.T) {
 	require.Contains(t, reconcile(), "shop: started again")
 	e2e.Says(t, w, "web 1")
 
+	// So does one of which somebody else's container has taken a name, whatever the reason of
+	// the call. That container goes on under another name.
+	taken := func() {
+		d.MustRun(t, "bash", "-ec", "docker rm -f shop-stock-1; docker run -d --name shop-stock-1 shop/stock:1")
+	}
+	for _, call := range [][]string{{"reconcile", "--event", "bundles"}, {"trigger", "new-limits"}} {
+		taken()
+		require.Contains(t, d.MustRun(t, "mender-app", call...), "shop: ", call)
+		require.Equal(t, "true", strings.TrimSpace(d.MustRun(t, "docker", "inspect", "--format", "{{.State.Running}}", "shop-stock-1-other")), call)
+		d.MustRun(t, "mender-app", "health", "shop")
+		d.MustRun(t, "docker", "rm", "-f", "shop-stock-1-other")
+	}
+
 	// Overrides of the device are looked at after an event that the policy names, and what
 	// they do not reach goes on undisturbed.
 	containers := func() string { return d.MustRun(t, "docker", "ps", "--quiet", "--no-trunc") }
