@@ -109,8 +109,8 @@ func (e example) manifests(t *testing.T) map[string]string {
 }
 
 // live plays the life of an example under the real Mender client: installed whole in
-// the shell reference's form, updated by deltas of app-gen's, a release that fails, a
-// rollback by the client and one days later, and a purge. app-conformance finds
+// the shell reference's form, updated by deltas of app-gen's, a release that fails, an update
+// that is killed, a rollback by the client and one days later, and a purge. app-conformance finds
 // no fault with its sub-module.
 func (e example) live(t *testing.T) {
 	t.Parallel()
@@ -148,6 +148,9 @@ func (e example) live(t *testing.T) {
 	e2e.Mender(t, d, "commit")
 	at("2")
 	e2e.MenderFails(t, d, "install", update("3", false, two))
+	at("2")
+	e2e.Killed(t, d, "app ArtifactInstall/called.ROLLOUT:1", "install", update("5", true, two))
+	d.MustRun(t, "mender-app", "resume")
 	at("2")
 	e2e.Mender(t, d, "install", update("4", true, one, two))
 	require.Equal(t, "4", runs())

@@ -65,10 +65,20 @@ func TestDataGoesWithItsRelease(t *testing.T) {
 	e2e.Mender(t, d, "commit")
 	e2e.Visit(t, d, "1")
 	two := withData(t, d, "2.0", migrate, "")
-	e2e.Mender(t, d, "install", two)
+	said := e2e.MenderSays(t, d, "install", two)
+	require.Contains(t, said, "the data is copied")
+	require.Contains(t, said, "the data is migrated")
 	e2e.Visit(t, d, "102")
+	status := d.MustRun(t, "mender-app", "status", "shop")
+	require.Regexp(t, `data +copy .* took `, status)
+	require.Regexp(t, `data +migrate .* took `, status)
 	e2e.Mender(t, d, "rollback")
 	e2e.Visit(t, d, "2")
+	events := d.MustRun(t, "mender-app", "events", "shop")
+	for _, data := range []string{"copy", "migrate", "restore"} {
+		require.Contains(t, events, `"data":"`+data+`"`)
+	}
+	require.Regexp(t, `last +shop-2\.0 rolled-back .*, \d+\.\d s of it on data`, d.MustRun(t, "mender-app", "status", "shop"))
 
 	out := e2e.MenderFails(t, d, "install", withData(t, d, "3.0", migrate, "echo 'no till'; exit 1"))
 	require.Contains(t, out, "no till")
