@@ -269,9 +269,7 @@ func (s *session) rollout(ctx context.Context) error {
 	if err := s.noteMade(ctx, pl); err != nil {
 		return err
 	}
-	if err := s.bringBack(ctx, pl); err != nil {
-		return err
-	}
+	s.bringBack(ctx, pl)
 	before := s.bygones(ctx, pl)
 	s.services, s.times = pl.model, watchDowntime(ctx, s.engine.Client(), labelService, pl.existing, s.req.Log)
 	if err := s.repin(ctx, pl); err != nil {
@@ -437,9 +435,7 @@ func (s *session) Start(ctx context.Context, _ submodules.Request) error {
 	if err := s.putSecrets(pl.project); err != nil {
 		return err
 	}
-	if err := s.bringBack(ctx, pl); err != nil {
-		return err
-	}
+	s.bringBack(ctx, pl)
 	before := s.bygones(ctx, pl)
 	if err := s.repin(ctx, pl); err != nil {
 		return err

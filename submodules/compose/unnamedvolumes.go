@@ -127,12 +127,12 @@ func readUnnamed(path string) (volumes []unnamedVolume, err error) {
 
 // bringBack notes the volumes without a name of the containers, and finds those that
 // services get by their names: services with one container that is gone. Of two that such a
-// service had at a path, the later one counts.
-func (s *session) bringBack(ctx context.Context, pl *plan) error {
+// service had at a path, the later one counts. A full disk stops no release.
+func (s *session) bringBack(ctx context.Context, pl *plan) {
 	base := appDirectory(s.req.App, pl.dir)
 	volumes, err := s.noteUnnamed(ctx, base, pl.existing)
 	if err != nil {
-		return fmt.Errorf("write down the volumes without a name: %w", err)
+		s.req.Logf("warning: volumes without a name are not written down: %v", err)
 	}
 	made, used := map[string]bool{}, map[string]bool{}
 	for _, c := range pl.existing {
@@ -165,9 +165,11 @@ func (s *session) bringBack(ctx context.Context, pl *plan) error {
 		pl.byName[v.Service][v.Path] = v.Name
 	}
 	if slices.Equal(was, volumes) || base == "" {
-		return nil
+		return
 	}
-	return writeUnnamed(base, volumes)
+	if err := writeUnnamed(base, volumes); err != nil {
+		s.req.Logf("warning: the containers of services that got volumes by their names will be made again: %v", err)
+	}
 }
 
 // unnamedPaths returns where a service gets volumes without a name: from its definition, and
