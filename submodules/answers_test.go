@@ -17,7 +17,7 @@ func TestAnswersAreReadBack(t *testing.T) {
 	for _, s := range []appStatus{
 		{"shop", Status{Alive: true, Services: []Service{}}},
 		{"shop", Status{Alive: true, Healthy: true, Services: []Service{
-			{Name: "web", Instance: "shop-web-1", Health: Unhealthy, Since: at, Restarts: 3, Failure: "\"exited\" »1«\n", Failed: at, Said: "\\"}, {Name: "db", Health: Down},
+			{Name: "web", Instance: "shop-web-1", Health: Unhealthy, Image: "shop/web:2", Since: at, Restarts: 3, Failure: "\"exited\" »1«\n", Failed: at, Said: "\\"}, {Name: "db", Health: Down},
 		}}},
 	} {
 		text, err := json.Marshal(s)

@@ -18,6 +18,7 @@ type Service struct {
 	Name     string `json:"service"`
 	Instance string `json:"instance,omitempty"` // the container's name; "" if it is missing
 	Health   string `json:"health"`             // one of the constants below
+	Image    string `json:"image,omitempty"`    // the reference that the instance was made from
 	// Since is when the instance started or, if it does not run, when it ended.
 	Since    time.Time `json:"since,omitzero"`
 	Restarts int       `json:"restarts"`          // since the instance was made

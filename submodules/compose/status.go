@@ -11,6 +11,7 @@ import (
 	"github.com/docker/docker/api/types/container"
 
 	"github.com/mender-app/mender-app/artifact/clip"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 	"github.com/mender-app/mender-app/submodules/servicelog"
@@ -28,10 +29,10 @@ func (s *session) Status(ctx context.Context, _ submodules.Request) (submodules.
 	}
 	for _, svc := range v.services.names() {
 		if m := v.services.Services[svc]; m.containers() == 0 && !m.off && !v.has(svc) {
-			out.Services = append(out.Services, submodules.Service{Name: svc, Health: submodules.Off})
+			out.Services = append(out.Services, submodules.Service{Name: svc, Health: submodules.Off, Image: m.Image})
 		}
 		if text := v.missing(svc); text != "" {
-			out.Services = append(out.Services, submodules.Service{Name: svc, Health: submodules.Down, Failure: text})
+			out.Services = append(out.Services, submodules.Service{Name: svc, Health: submodules.Down, Image: v.services.Services[svc].Image, Failure: text})
 		}
 	}
 	slices.SortFunc(out.Services, func(a, b submodules.Service) int {
@@ -43,6 +44,9 @@ func (s *session) Status(ctx context.Context, _ submodules.Request) (submodules.
 // service describes a container.
 func (s *session) service(ctx context.Context, c container.InspectResponse, mayEnd bool) submodules.Service {
 	out := submodules.Service{Name: serviceOf(c), Instance: strings.TrimPrefix(c.Name, "/"), Restarts: c.RestartCount}
+	if c.Config != nil {
+		out.Image = c.Config.Image
+	}
 	st := c.State
 	if st == nil {
 		out.Health, out.Failure = submodules.Down, "is in no state"
@@ -83,7 +87,7 @@ func (s *session) addFailure(ctx context.Context, out *submodules.Service, c con
 	case text != "" && !at.Before(ended):
 		out.Failure, out.Failed = cmp.Or(out.Failure, text), at
 	case c.RestartCount > 0:
-		out.Failure, out.Failed = cmp.Or(out.Failure, fmt.Sprintf("ended and was restarted (%d times)", c.RestartCount)), ended
+		out.Failure, out.Failed = cmp.Or(out.Failure, fmt.Sprintf("ended and was restarted (%s)", metered.Count(c.RestartCount, "time"))), ended
 	}
 	if out.Failure != "" {
 		out.Said = s.saidUntil(ctx, c.ID, out.Failed)

@@ -39,6 +39,7 @@ func TestStatus(t *testing.T) {
 	name := func(service string) string { return b.app + "-" + service + "-1" }
 	require.Equal(t, submodules.Finished, found[name("job")].Health)
 	require.Equal(t, submodules.Healthy, found[name("web")].Health)
+	require.Equal(t, b.app+":1", found[name("web")].Image)
 	require.WithinRange(t, found[name("web")].Since, before, time.Now())
 	require.Empty(t, found[name("web")].Failure)
 	require.Equal(t, "twin", found[b.app+"-twin-2"].Name)
@@ -50,7 +51,7 @@ func TestStatus(t *testing.T) {
 	require.Eventually(t, func() bool { _, found = status(); return found[killed].Restarts == 1 }, 20*time.Second, 50*time.Millisecond)
 	require.Eventually(t, func() bool { st, found = status(); return st.Healthy }, 20*time.Second, 100*time.Millisecond)
 	require.Equal(t, submodules.Healthy, found[killed].Health)
-	require.Equal(t, "ended and was restarted (1 times)", found[killed].Failure)
+	require.Equal(t, "ended and was restarted (1 time)", found[killed].Failure)
 	require.NotEmpty(t, found[killed].Said)
 	require.False(t, found[killed].Since.Before(found[killed].Failed), "it runs since it was restarted")
 
@@ -59,7 +60,7 @@ func TestStatus(t *testing.T) {
 	require.NoError(t, b.cli.ContainerStop(t.Context(), name("web"), container.StopOptions{}))
 	st, found = status()
 	require.False(t, st.Alive || st.Healthy)
-	require.Equal(t, submodules.Service{Name: "twin", Health: submodules.Down, Failure: "has 1 of 2 containers"}, found[""])
+	require.Equal(t, submodules.Service{Name: "twin", Health: submodules.Down, Image: b.app + ":1", Failure: "has 1 of 2 containers"}, found[""])
 	web := found[name("web")]
 	require.Equal(t, submodules.Down, web.Health)
 	require.Contains(t, web.Failure, "exited with code 0")
@@ -99,6 +100,6 @@ func TestNoReplicas(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, st.Healthy)
 	require.Len(t, st.Services, 2)
-	require.Equal(t, submodules.Service{Name: "later", Health: submodules.Off}, st.Services[0])
+	require.Equal(t, submodules.Service{Name: "later", Health: submodules.Off, Image: b.app + ":1"}, st.Services[0])
 	require.Equal(t, submodules.Healthy, st.Services[1].Health)
 }

@@ -304,7 +304,7 @@ func (s *suite) status() (st submodules.Status, err error) {
 		key := v.Name + "\x00" + v.Instance
 		control := func(text string) bool { return strings.ContainsFunc(text, unicode.IsControl) }
 		switch {
-		case v.Name == "" || !slices.Contains(healths, v.Health) || v.Restarts < 0 || control(v.Failure) || control(v.Said):
+		case v.Name == "" || !slices.Contains(healths, v.Health) || v.Restarts < 0 || control(v.Image) || control(v.Failure) || control(v.Said):
 			err = errors.Join(err, fmt.Errorf("the service %+v is not as it should be", v))
 		case key < before:
 			err = errors.Join(err, fmt.Errorf("service %s is not in order", v.Name))

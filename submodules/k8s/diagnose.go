@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/mender-app/mender-app/artifact/clip"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
@@ -82,7 +83,7 @@ func (s *session) hopeless(w *waiting, p *pod) *problem {
 				if t := c.LastState.Terminated; t != nil {
 					how = fmt.Sprintf(", the last time with status %d (%s)", t.ExitCode, t.Reason)
 				}
-				return say("CrashLoopBackOff: it ended %d times%s", c.RestartCount+1, how)
+				return say("CrashLoopBackOff: it ended %s%s", metered.Count(int(c.RestartCount+1), "time"), how)
 			}
 		}
 	}

@@ -27,6 +27,7 @@ type pod struct {
 	Spec struct {
 		Containers []struct {
 			Name           string         `json:"name"`
+			Image          string         `json:"image"`
 			ReadinessProbe map[string]any `json:"readinessProbe"`
 		} `json:"containers"`
 	} `json:"spec"`

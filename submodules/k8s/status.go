@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/clip"
@@ -49,6 +50,11 @@ func (w *seen) service() string { return marks.ServiceName(w.id.Kind, w.id.Name)
 // podStatus describes one pod.
 func (s *session) podStatus(ctx context.Context, w seen, p *pod) submodules.Service {
 	out := submodules.Service{Name: w.service(), Instance: p.Metadata.Name, Health: submodules.Healthy, Since: p.Metadata.CreationTimestamp}
+	var images []string
+	for _, c := range p.Spec.Containers {
+		images = append(images, c.Image)
+	}
+	out.Image = clip.Line(strings.Join(images, ", "), maxSaid)
 	running := 0
 	var failed containerStatus // the container that ended last
 	var ended time.Time

@@ -84,7 +84,7 @@ func TestView(t *testing.T) {
 	web := st.Services[1]
 	require.False(t, web.Since.IsZero())
 	web.Since = st.Services[0].Since
-	require.Equal(t, submodules.Service{Name: "deployment/web", Instance: pod, Health: submodules.Healthy, Since: web.Since}, web)
+	require.Equal(t, submodules.Service{Name: "deployment/web", Instance: pod, Health: submodules.Healthy, Image: "shop-view:1", Since: web.Since}, web)
 
 	t.Log("what it says, and what the next pod says")
 	logs := submodules.LogsRequest{Request: n.request(n.ns, ""), Service: "deployment/nothing"}
