@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/source"
@@ -74,11 +75,7 @@ func (e *NotShippedError) Advice() string {
 type StrictError struct{ Warnings []string }
 
 func (e *StrictError) Error() string {
-	n := "1 warning"
-	if len(e.Warnings) != 1 {
-		n = fmt.Sprintf("%d warnings", len(e.Warnings))
-	}
-	return n + ", and --strict allows none: " + strings.Join(e.Warnings, "; ")
+	return metered.Count(len(e.Warnings), "warning") + ", and --strict allows none: " + strings.Join(e.Warnings, "; ")
 }
 
 // WriteError says that a file cannot be written.

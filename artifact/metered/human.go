@@ -16,3 +16,12 @@ func Human(n int64) string {
 	}
 	return fmt.Sprintf("%.1f %cB", f, "kMGTP"[exp])
 }
+
+// Count writes a number of things for a person, given the word for one of them: 1 application,
+// 2 applications. Words whose plural does not end with a plain s are none of its business.
+func Count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprint(n, " ", thing)
+}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/fleet"
 )
@@ -213,13 +214,13 @@ func printFleetPlan(w io.Writer, p *fleet.Plan) {
 	}
 	fmt.Fprintln(w)
 	if p.Skipped > 0 {
-		fmt.Fprintf(w, "%d devices could not be read\n", p.Skipped)
+		fmt.Fprintf(w, "%s unreadable\n", metered.Count(int(p.Skipped), "device"))
 	}
 	s := p.Totals
-	fmt.Fprintf(w, "%d devices fetch about %s with this plan, and %s with whole images alone\n", p.Devices, bytesText(s.Planned), bytesText(s.Whole))
-	fmt.Fprintf(w, "%d deltas take about %s of one processor and %s in the store", len(p.Deltas), millis(s.CPU), bytesText(s.Storage))
+	fmt.Fprintf(w, "downloads of %s: about %s with this plan, and %s with whole images alone\n", metered.Count(int(p.Devices), "device"), bytesText(s.Planned), bytesText(s.Whole))
+	fmt.Fprintf(w, "%s: about %s of one processor and %s in the store", metered.Count(len(p.Deltas), "delta"), millis(s.CPU), bytesText(s.Storage))
 	if p.Budget != nil && p.Budget.Time > 0 {
-		fmt.Fprintf(w, ", %s with %d shards", millis(s.Longest), p.Budget.Shards)
+		fmt.Fprintf(w, ", %s with %s", millis(s.Longest), metered.Count(p.Budget.Shards, "shard"))
 	}
 	fmt.Fprintln(w)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/fleet"
 	"github.com/mender-app/mender-app/generator/places"
@@ -208,7 +209,7 @@ the whole images there too, so that nothing is deployed that a device cannot fet
 				}{list})
 			}
 			for _, r := range list {
-				fmt.Fprintf(c.OutOrStdout(), "%s: %s, artifact %s for %s with %d deltas\n", r.Path, bytesText(r.Result.Size), r.Result.Name, r.Platform, r.Deltas)
+				fmt.Fprintf(c.OutOrStdout(), "%s: %s, artifact %s for %s with %s\n", r.Path, bytesText(r.Result.Size), r.Result.Name, r.Platform, metered.Count(r.Deltas, "delta"))
 			}
 			if dir := p.Store.Place().Directory(); dir != "" {
 				fmt.Fprintf(c.OutOrStdout(), "First copy the files of %s to where devices find them, all but the directory made.\n", filepath.Clean(dir))

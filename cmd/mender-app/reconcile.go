@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/facts"
 	"github.com/mender-app/mender-app/modules/hold"
@@ -183,7 +184,7 @@ func reconcileVerdict(r *reconcile.Report) error {
 		return nil
 	}
 	t := r.Left[0]
-	err := fmt.Errorf("%d tasks wait (mender-app queue): %s: %s", len(r.Left), cmp.Or(t.Application, "all"), t.Error)
+	err := fmt.Errorf("%s left (mender-app queue): %s: %s", metered.Count(len(r.Left), "task"), cmp.Or(t.Application, "all"), t.Error)
 	if t.Waits {
 		err = fmt.Errorf("%w: %w", hold.ErrHeld, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/deploy"
 	"github.com/mender-app/mender-app/store"
@@ -157,7 +158,7 @@ func damagedError(problems []deploy.Problem, next string) error {
 	for _, f := range problems {
 		components[deploy.Problem{App: f.App, Component: f.Component, Digest: f.Digest}] = true
 	}
-	err := fmt.Errorf("%d components are not whole; run %s, or install the release again", len(components), next)
+	err := fmt.Errorf("not whole: %s; run %s, or install the release again", metered.Count(len(components), "component"), next)
 	return submodules.Mark(err, submodules.ErrContent)
 }
 

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/submodules/k8s/manifest"
 )
 
@@ -49,7 +50,7 @@ func Suspects(dir string, known []string) ([]string, error) {
 			if err != nil {
 				return err
 			}
-			accidents = append(accidents, fmt.Sprintf("%s is shipped: %s, %s with %s; name it in %s, or move it out of the manifests directory", name, what, filesText(files), SizeText(size), IgnoreFile))
+			accidents = append(accidents, fmt.Sprintf("%s is shipped: %s, %s with %s; name it in %s, or move it out of the manifests directory", name, what, metered.Count(files, "file"), SizeText(size), IgnoreFile))
 			if d.IsDir() {
 				return fs.SkipDir
 			}
@@ -119,13 +120,6 @@ func sizeOf(dir fs.FS, name string) (files int, size int64, err error) {
 		return nil
 	})
 	return files, size, err
-}
-
-func filesText(n int) string {
-	if n == 1 {
-		return "1 file"
-	}
-	return fmt.Sprintf("%d files", n)
 }
 
 // SizeText writes a number of bytes for people.

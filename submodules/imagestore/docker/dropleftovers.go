@@ -16,6 +16,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
@@ -57,7 +58,7 @@ func (e *Engine) dropSnapshots(ctx context.Context, diffIDs []image.Digest, uncl
 	if uncleanBoot {
 		n, err := at.endLeases(ctx)
 		if n > 0 {
-			e.log(fmt.Sprintf("ended %d leases of interrupted loads", n))
+			e.log("ended " + metered.Count(n, "lease") + " of interrupted loads")
 		}
 		if err != nil {
 			e.log(fmt.Sprintf("could not end the leases of interrupted loads: %v", err))
@@ -129,7 +130,7 @@ func (e *Engine) dropUnused(ctx context.Context, diffIDs []image.Digest) error {
 	if n <= used {
 		return nil
 	}
-	e.log(fmt.Sprintf("removing %d layers that an interrupted load left", n-used))
+	e.log("removing " + metered.Count(n-used, "layer") + " that an interrupted load left")
 	config, err := json.Marshal(map[string]any{
 		"architecture": "amd64", "os": "linux", // any values: nothing runs this image
 		"config": map[string]any{"Labels": map[string]string{"mender-app.dropped": "layers of an interrupted load"}},
