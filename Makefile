@@ -18,7 +18,7 @@ TESTDATA := ./testdata/bed/... ./testdata/e2e/... ./testdata/flash/... ./testdat
 CORPUS   := ./testdata/corpus/...
 ARMS     := $(or $(ARM),armhf arm64)
 DEVICE_ROOMS := artifact delta modules store submodules
-SCRIPTS  := .ci/run packaging/install.sh packaging/ci/release packaging/packages packaging/release packaging/site/stage packaging/vendored packaging/mender-convert/mender_app_config packaging/buildroot/package/mender-app/S70mender-app $(wildcard packaging/nfpm/scripts/*) testdata/bed/setup generator/machine/machine.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user testdata/stage testdata/test32 testdata/retry packaging/inventory/mender-inventory-app examples/deb/deb examples/systemd/systemd examples/executable/executable $(wildcard packaging/state-scripts/*) $(wildcard testdata/k8snode/*.sh) \
+SCRIPTS  := .ci/run packaging/install.sh packaging/ci/release packaging/packages packaging/release packaging/site/stage packaging/vendored packaging/mender-convert/mender_app_config packaging/buildroot/package/mender-app/S70mender-app $(wildcard packaging/nfpm/scripts/*) testdata/bed/setup generator/machine/machine.sh testdata/bed/engine.sh testdata/engines/setup testdata/powercut/faults testdata/bench testdata/fuzz testdata/qemu-user testdata/stage testdata/test32 testdata/retry testdata/npmfile packaging/inventory/mender-inventory-app examples/deb/deb examples/systemd/systemd examples/executable/executable $(wildcard packaging/state-scripts/*) $(wildcard testdata/k8snode/*.sh) \
 	testdata/sizes testdata/corpus/compare/peers testdata/armdevice/build testdata/armdevice/setup $(wildcard testdata/corpus/compare/tools/*)
 
 bindir        = $(DESTDIR)$(prefix)/bin
@@ -105,7 +105,7 @@ release: # make a release of this commit in build/release (VERSION=1.0.0; KEY=ke
 # A warning is an error, as are a link or an anchor that leads nowhere and a page without a
 # place in the navigation.
 .PHONY: docs
-docs: ## make the site of the documents in build/site/VERSION (needs Debian's mkdocs-material and mandoc)
+docs: ## make the site of the documents in build/site/VERSION (needs Debian's mkdocs-material, mandoc and npm)
 	packaging/site/stage $(BUILD)/site-source
 	mkdocs build --config-file packaging/site/mkdocs.yml --site-dir '$(CURDIR)/$(BUILD)/site/$(TREE_VERSION)'
 
@@ -216,7 +216,7 @@ stages: # list the stages of test-all, with the minutes that each takes on two c
 
 .PHONY: test-packages
 test-packages: setup # install, upgrade, downgrade and purge the packages in trees of Debian
-	@if [ "$(SETUP)" != no ]; then testdata/engines/setup bookworm-engine sid; fi
+	@if [ "$(SETUP)" != no ]; then testdata/engines/setup bookworm-engine trixie sid; fi
 	$(WHOLE) -v ./testdata/e2e/packages
 
 .PHONY: test-kills

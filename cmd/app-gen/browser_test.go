@@ -1,169 +1,19 @@
 package main
 
 import (
-	"bufio"
-	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/bed/browser"
 )
-
-// browser is a real Chromium without a window, spoken to in its DevTools protocol
-// over a pair of pipes.
-type browser struct {
-	to      io.Writer
-	from    *bufio.Reader
-	session string
-	id      int
-	events  []message
-}
-
-// message is one of the protocol: an answer has an ID, an event has none.
-type message struct {
-	ID     int             `json:"id"`
-	Method string          `json:"method"`
-	Params json.RawMessage `json:"params"`
-	Result json.RawMessage `json:"result"`
-	Error  json.RawMessage `json:"error"`
-}
-
-// openBrowser starts a browser with one tab. close ends it.
-func openBrowser() (b *browser, close func(), err error) {
-	home, err := os.MkdirTemp("", "app-gen-browser-")
-	if err != nil {
-		return nil, nil, err
-	}
-	toBrowser, to, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	from, fromBrowser, err := os.Pipe()
-	if err != nil {
-		return nil, nil, err
-	}
-	// It has no sandbox where root runs it. The pages are our own.
-	cmd := exec.Command("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
-		"--disable-background-networking", "--disable-component-update", "--remote-debugging-pipe", "--user-data-dir="+home, "about:blank")
-	cmd.Env = append(os.Environ(), "HOME="+home)
-	cmd.ExtraFiles = []*os.File{toBrowser, fromBrowser} // 3 and 4
-	err = cmd.Start()
-	toBrowser.Close()
-	fromBrowser.Close()
-	if err != nil {
-		return nil, nil, err
-	}
-	late := time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() }) // its pipe ends then
-	close = func() {
-		late.Stop()
-		_ = to.Close() // it ends without its pipe
-		done := time.AfterFunc(5*time.Second, func() { _ = cmd.Process.Kill() })
-		_ = cmd.Wait()
-		done.Stop()
-		_ = from.Close()
-		_ = os.RemoveAll(home)
-	}
-	b = &browser{to: to, from: bufio.NewReader(from)}
-	var tab struct{ TargetID, SessionID string }
-	if err = b.call(&tab, "Target.createTarget", map[string]any{"url": "about:blank"}); err == nil {
-		err = b.call(&tab, "Target.attachToTarget", map[string]any{"targetId": tab.TargetID, "flatten": true})
-	}
-	b.session = tab.SessionID
-	for _, domain := range []string{"Page", "Network", "Runtime", "Log", "Accessibility"} {
-		if err == nil {
-			err = b.call(nil, domain+".enable", nil)
-		}
-	}
-	if err != nil {
-		close()
-		return nil, nil, err
-	}
-	return b, close, nil
-}
-
-// call calls a method, and reads its result into result if that is not nil.
-func (b *browser) call(result any, method string, params map[string]any) error {
-	b.id++
-	text, err := json.Marshal(map[string]any{"id": b.id, "method": method, "params": params, "sessionId": b.session})
-	if b.session == "" {
-		text, err = json.Marshal(map[string]any{"id": b.id, "method": method, "params": params})
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := b.to.Write(append(text, 0)); err != nil {
-		return err
-	}
-	for {
-		m, err := b.read()
-		switch {
-		case err != nil:
-			return fmt.Errorf("%s: %w", method, err)
-		case m.ID != b.id:
-			continue
-		case m.Error != nil:
-			return fmt.Errorf("%s: %s", method, m.Error)
-		case result == nil:
-			return nil
-		}
-		return json.Unmarshal(m.Result, result)
-	}
-}
-
-// read reads a message, and keeps it if it is an event.
-func (b *browser) read() (m message, err error) {
-	text, err := b.from.ReadBytes(0)
-	if err != nil {
-		return m, err
-	}
-	if err := json.Unmarshal(text[:len(text)-1], &m); err != nil {
-		return m, err
-	}
-	if m.ID == 0 {
-		b.events = append(b.events, m)
-	}
-	return m, nil
-}
-
-// open loads a page to its end, and a moment longer.
-func (b *browser) open(url string) error {
-	b.events = nil
-	if err := b.call(nil, "Page.navigate", map[string]any{"url": url}); err != nil {
-		return err
-	}
-	for !slices.ContainsFunc(b.events, func(m message) bool { return m.Method == "Page.loadEventFired" }) {
-		if _, err := b.read(); err != nil {
-			return err
-		}
-	}
-	return b.run(nil, "new Promise(done => setTimeout(done, 100))")
-}
-
-// run runs a script in the page, and reads what it returns into result.
-func (b *browser) run(result any, script string) error {
-	var r struct {
-		Result           struct{ Value json.RawMessage }
-		ExceptionDetails json.RawMessage
-	}
-	if err := b.call(&r, "Runtime.evaluate", map[string]any{"expression": script, "awaitPromise": true, "returnByValue": true}); err != nil {
-		return err
-	}
-	if r.ExceptionDetails != nil {
-		return fmt.Errorf("script: %s", r.ExceptionDetails)
-	}
-	if result == nil {
-		return nil
-	}
-	return json.Unmarshal(r.Result.Value, result)
-}
 
 // faultsScript finds in a page: elements that are wider than the screen, text of
 // little contrast with the page, elements that a page should not have, and tables
@@ -195,30 +45,34 @@ const faultsScript = `(() => {
 
 // faults says what is wrong with a page, light and dark, on a small and a large
 // screen.
-func (b *browser) faults(url string) (list []string, err error) {
+func faults(b *browser.Browser, axe, url string) (list []string, err error) {
 	backs := map[string]string{}
 	for _, scheme := range []string{"light", "dark"} {
-		features := []map[string]string{{"name": "prefers-color-scheme", "value": scheme}}
-		if err := b.call(nil, "Emulation.setEmulatedMedia", map[string]any{"features": features}); err != nil {
-			return nil, err
-		}
-		for _, width := range []int{320, 1280} {
-			if err := b.call(nil, "Emulation.setDeviceMetricsOverride", map[string]any{"width": width, "height": 700, "deviceScaleFactor": 1, "mobile": false}); err != nil {
+		for _, width := range []int{320, 400, 1280} {
+			if err := b.View(width, scheme); err != nil {
 				return nil, err
 			}
-			if err := b.open(url); err != nil {
+			if err := b.Open(url); err != nil {
 				return nil, err
 			}
 			var found []string
-			if err := b.run(&found, faultsScript); err != nil {
+			if err := b.Run(&found, faultsScript); err != nil {
 				return nil, err
 			}
-			for _, f := range append(found, b.heard(url)...) {
+			found = append(found, b.Heard(url)...)
+			if axe != "" {
+				violations, err := b.Violations(axe)
+				if err != nil {
+					return nil, err
+				}
+				found = append(found, violations...)
+			}
+			for _, f := range found {
 				list = append(list, fmt.Sprintf("%s, %d px: %s", scheme, width, f))
 			}
 		}
 		var back string
-		if err := b.run(&back, "getComputedStyle(document.body).backgroundColor"); err != nil {
+		if err := b.Run(&back, "getComputedStyle(document.body).backgroundColor"); err != nil {
 			return nil, err
 		}
 		backs[back] = scheme
@@ -226,43 +80,15 @@ func (b *browser) faults(url string) (list []string, err error) {
 	if len(backs) != 2 {
 		list = append(list, "light and dark look the same")
 	}
-	missing, err := b.missingRoles()
+	missing, err := missingRoles(b)
 	return append(list, missing...), err
 }
 
-// heard is what the browser reported since the page was opened: requests for
-// anything else, and what is on the console.
-func (b *browser) heard(url string) (list []string) {
-	for _, m := range b.events {
-		switch m.Method {
-		case "Network.requestWillBeSent":
-			var p struct{ Request struct{ URL string } }
-			if err := json.Unmarshal(m.Params, &p); err != nil || p.Request.URL != url && !strings.HasPrefix(p.Request.URL, "data:") {
-				list = append(list, "a request: "+p.Request.URL)
-			}
-		case "Runtime.consoleAPICalled", "Runtime.exceptionThrown", "Log.entryAdded":
-			list = append(list, "on the console: "+string(m.Params))
-		}
-	}
-	return list
-}
-
 // missingRoles says which parts of a page a screen reader does not find.
-func (b *browser) missingRoles() (list []string, err error) {
-	var tree struct {
-		Nodes []struct {
-			Role, Name struct{ Value any }
-		}
-	}
-	if err := b.call(&tree, "Accessibility.getFullAXTree", nil); err != nil {
+func missingRoles(b *browser.Browser) (list []string, err error) {
+	n, list, err := b.Roles()
+	if err != nil {
 		return nil, err
-	}
-	n := map[string]int{}
-	for _, node := range tree.Nodes {
-		role := fmt.Sprint(node.Role.Value)
-		if n[role]++; (role == "table" || role == "region" || role == "heading") && fmt.Sprint(node.Name.Value) == "" {
-			list = append(list, "no name: "+role)
-		}
 	}
 	for _, role := range []string{"banner", "main", "contentinfo", "region", "heading", "table", "columnheader", "rowheader"} {
 		if n[role] == 0 {
@@ -280,11 +106,17 @@ func cmdPages(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		ts.Fatalf("pages cannot be expected to have faults")
 	}
-	b, done, err := openBrowser()
+	b, done, err := browser.Start()
 	ts.Check(err)
 	defer done()
+	axe, err := browser.ReadAxe()
+	if errors.Is(err, exec.ErrNotFound) && os.Getenv("CI") != "true" {
+		ts.Logf("without axe: needs npm (make setup)")
+	} else {
+		ts.Check(err)
+	}
 	for _, file := range args {
-		faults, err := b.faults("file://" + ts.MkAbs(file))
+		faults, err := faults(b, axe, "file://"+ts.MkAbs(file))
 		ts.Check(err)
 		if len(faults) > 0 {
 			ts.Fatalf("%s:\n%s", file, strings.Join(faults, "\n"))
@@ -294,16 +126,9 @@ func cmdPages(ts *testscript.TestScript, neg bool, args []string) {
 
 // A browser that finds no fault with anything would not hold the pages to anything.
 func TestBrowserFindsFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("starts a browser; left out of -short")
-	}
-	if _, err := exec.LookPath("chromium"); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("missing in CI: chromium")
-		}
-		t.Skip("needs chromium (make setup)")
-	}
-	b, done, err := openBrowser()
+	browser.Require(t)
+	axe := browser.Axe(t)
+	b, done, err := browser.Start()
 	require.NoError(t, err)
 	defer done()
 	const bad = `<!DOCTYPE html><html lang="en"><title>x</title><body style="background: #fff">
@@ -311,12 +136,12 @@ func TestBrowserFindsFaults(t *testing.T) {
 		<table><tr><td style="min-width: 500px">wide</td></tr></table><script>throw new Error('mine')</script>`
 	path := filepath.Join(t.TempDir(), "bad.html")
 	require.NoError(t, os.WriteFile(path, []byte(bad), 0o644))
-	faults, err := b.faults("file://" + path)
+	faults, err := faults(b, axe, "file://"+path)
 	require.NoError(t, err)
 	all := strings.Join(faults, "\n")
 	for _, want := range []string{
 		"light, 320 px: scrolls to the side", "320 px: beyond the screen: <TABLE>", "contrast 2.85: <P> pale", "an element of another kind: <SCRIPT>",
-		"a handler: <DIV>", "no caption: <TABLE>", "a request: file://", "on the console: ", "mine", "light and dark look the same", "no main", "an image that is not hidden",
+		"a handler: <DIV>", "no caption: <TABLE>", "a request: file://", "on the console: ", "mine", "light and dark look the same", "no main", "axe, landmark-one-main", "axe, color-contrast", "an image that is not hidden",
 	} {
 		require.Contains(t, all, want)
 	}

@@ -18,8 +18,7 @@ import (
 func ArtifactPage(w io.Writer, d *Description) error {
 	b := newBounds()
 	page := document{
-		Title:  b.word(d.Name),
-		About:  about(b, d),
+		Title: b.word(d.Name), About: about(b, d), Figures: figures(b, d),
 		Footer: "Written by app-gen inspect, which verified the checksums of " + b.word(filepath.Base(d.Path)) + ".",
 	}
 	if d.Path == "-" {
@@ -30,7 +29,7 @@ func ArtifactPage(w io.Writer, d *Description) error {
 	}
 	// The images come last into the bounds, because they may be the most.
 	identity, device, contents, reach := identity(b, d), onDevice(d), payload(b, d), reached(b, d)
-	page.Sections = append(page.Sections, travels(d), describeImages(b, d), identity, device, contents, reach)
+	page.Sections = append(page.Sections, travels(d), reach, device, describeImages(b, d), identity, contents)
 	return page.write(w)
 }
 
@@ -43,6 +42,19 @@ func about(b *bounds, d *Description) string {
 	}
 	return b.word(fmt.Sprintf("An artifact of the application %s%s, for %s on %s. Signature: %s.",
 		m.ApplicationName, version, m.Orchestrator, m.Platform, signatureText(d.Signature)))
+}
+
+// figures are what decides whether the artifact may go to a device.
+func figures(b *bounds, d *Description) []fact {
+	list := []fact{{"Download", []string{Bytes(d.Bytes)}}}
+	if whole, known := unpacked(d); known {
+		list = append(list, fact{"Unpacked", []string{Bytes(whole)}})
+	}
+	list = append(list, fact{"Signature", []string{string(d.Signature)}})
+	if d.Level != "" {
+		list = append(list, fact{"Level", []string{b.word(d.Level)}})
+	}
+	return list
 }
 
 // identity is what the artifact says that it is.

@@ -18,6 +18,13 @@ func DifferencePage(w io.Writer, d *Difference) error {
 	if len(d.Warnings) > 0 {
 		page.Sections = append(page.Sections, section{Title: "Warnings", Items: b.words(d.Warnings)})
 	}
+	changed := 0
+	for _, img := range d.Images {
+		if img.Change != Same {
+			changed++
+		}
+	}
+	page.Figures = []fact{{"Images that differ", []string{fmt.Sprintf("%d of %d", changed, len(d.Images))}}, {"Files of manifests that differ", []string{fmt.Sprint(len(d.Manifests))}}}
 	device := section{Title: "On the device", Facts: []fact{{"Time", decodingTime(d.Decoding)}}}
 	manifests := section{Title: "Manifests", Tables: filesTable(b, "What the orchestrator reads", d.Manifests)}
 	if len(d.Manifests) == 0 {

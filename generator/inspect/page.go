@@ -24,6 +24,7 @@ var (
 // characters only, and bounded.
 type document struct {
 	Title, About, Footer string
+	Figures              []fact // the few that a reader looks for first
 	Sections             []section
 }
 
