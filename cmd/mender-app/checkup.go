@@ -31,6 +31,10 @@ type checkup struct {
 	ctx      context.Context
 	config   *device.Config
 	findings []finding
+	engines  []submodules.Engine // those that answer
+	// readOnly: a service without rights asks. It cannot tell what others can write, nor try
+	// the sandbox.
+	readOnly bool
 }
 
 // patience is how long a sub-module or a program may take to answer.
@@ -54,12 +58,16 @@ func (c *checkup) all(broken error) {
 	c.updateModule()
 	dirs := c.submodules()
 	c.store()
-	c.space(append([]string{c.config.Store}, dirs...))
-	c.barrier()
+	if !c.readOnly {
+		c.space(append([]string{c.config.Store}, dirs...))
+		c.barrier()
+	}
 	c.clock()
 	c.keys()
 	c.reserved()
-	c.sandbox()
+	if !c.readOnly {
+		c.sandbox()
+	}
 }
 
 // reserved checks that what policies want on reserved processors has some.
@@ -173,6 +181,7 @@ func (c *checkup) submodule(m submodules.Client, missing string) []string {
 		c.bad(missing, check, do, "%v", err)
 		return nil
 	}
+	c.engines = append(c.engines, e)
 	c.ok(check, "%s %s answers", e.Name, e.Version)
 	if !info.Has(submodules.FeatureStorage) {
 		return nil
@@ -255,7 +264,7 @@ func (c *checkup) store() {
 	if err != nil {
 		c.bad(statusFail, check, correctIt, "%v", err)
 	} else if well {
-		c.ok(check, "%s, %d applications", s.Dir(), len(apps))
+		c.ok(check, "%s, %s", s.Dir(), metered.Count(len(apps), "application"))
 	}
 }
 

@@ -8,22 +8,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/cmd/internal/device"
+	"github.com/mender-app/mender-app/modules/view"
 )
 
-// The statuses of a finding.
+// The statuses of a finding, for the checks here.
 const (
-	statusOK   = "ok"
-	statusWarn = "warn" // works, but not as well as it could
-	statusFail = "fail" // something will not work
+	statusOK   = view.FindingOK
+	statusWarn = view.FindingWarn
+	statusFail = view.FindingFail
 )
 
-// finding is one line of mender-app doctor.
-type finding struct {
-	Status string `json:"status"`
-	Check  string `json:"check"`
-	Found  string `json:"found"`
-	Do     string `json:"do,omitempty"` // what to do about it
-}
+type finding = view.Finding
 
 func (p *program) doctorCommand() *cobra.Command {
 	return &cobra.Command{

@@ -19,6 +19,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/serve"
+	"github.com/mender-app/mender-app/modules/view"
 )
 
 // defaultSocket is where serve listens if nothing is said.
@@ -30,6 +31,11 @@ func (p *program) server() *serve.Server {
 	s := &serve.Server{
 		Store: c.OpenStore(), Viewer: p.viewer(), Clock: func() hold.Clock { return p.engine().HoldClock() }, AppLocks: c.Hooks.AppLocks, Version: version.String(), Log: p.log,
 		Disks: map[string]string{"store": c.Store},
+		Checkup: func(ctx context.Context) view.Checkup {
+			checks := &checkup{ctx: ctx, config: c, readOnly: true}
+			checks.all(nil)
+			return view.Checkup{Findings: checks.findings, Engines: checks.engines}
+		},
 	}
 	if c.DataRoot != "" {
 		s.Disks["engine"] = c.DataRoot
@@ -62,7 +68,8 @@ may POST to /v1/stage, /v1/check, /v1/hold, /v1/unhold and /v1/apps/APP/ stop, s
 rollback, which do what the commands of these names do.
 
 With --listen it listens on a TCP port instead. Clients must then know the token: send
-the content of the token file in a header "Authorization: Bearer TOKEN". An address
+the content of the token file in a header "Authorization: Bearer TOKEN", or as the password of any
+user, as a browser does. An address
 other than the loopback's needs TLS as well.`,
 		Example: "  mender-app serve --socket /run/shop.sock\n  mender-app serve --listen 127.0.0.1:8099 --token-file /etc/mender/serve.token",
 		Args:    cobra.NoArgs,

@@ -17,6 +17,9 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
+// htmlType is the type of a page for a browser, which asks a person for the token.
+const htmlType = "text/html; charset=utf-8"
+
 // route is a path and its answer.
 type route struct {
 	path, summary string
@@ -69,7 +72,9 @@ var openAPI []byte
 // routes are all routes.
 func routes() []route {
 	return []route{
-		{path: "/", summary: "A page for a browser with all of this", content: "text/html; charset=utf-8", open: true, serve: servePage},
+		{path: "/", summary: "A page for a browser with all of this", content: htmlType, serve: homePage},
+		{path: "/apps/{app}/deployments/{number}", summary: "A page for a browser with one deployment and its log", content: htmlType, serve: deploymentPage},
+		{path: "/apps/{app}/log", summary: "A page for a browser with the newest lines that the services of an application wrote", content: htmlType, serve: logPage},
 		{path: "/v1/apps", summary: "The applications, as mender-app status --json prints them", answer: []*view.Overview{},
 			serve: func(s *Server, q *query) (any, error) { return s.overviews(q.Context()) }},
 		{path: "/v1/apps/{app}", summary: "One application, as mender-app status --json prints it", answer: &view.Overview{}, serve: (*Server).app},
@@ -99,6 +104,7 @@ func routes() []route {
 			}, serve: (*Server).logs},
 		{path: "/v1/events", summary: "New events, as server-sent events; the header Last-Event-ID asks for the events since then", content: "text/event-stream", answer: view.Event{},
 			params: []param{{name: "app", about: "only this application"}}, stream: (*Server).events},
+		{path: "/v1/doctor", summary: "What mender-app doctor --json prints, but for the checks that need rights which a server does not have: free space, durable writes, the sandbox", answer: []view.Finding{}, serve: (*Server).doctor},
 		{path: "/v1/queue", summary: "Work under way, and what blocks updates", answer: Queue{}, serve: (*Server).queue},
 		{path: "/v1/actions", summary: "The last requested actions since the server started, the newest first", answer: []Action{},
 			serve: func(s *Server, _ *query) (any, error) { return s.Actions.copies(), nil }},
@@ -236,12 +242,17 @@ func (s *Server) deploymentLog(q *query) (any, error) {
 }
 
 func (s *Server) logs(q *query) (any, error) {
+	return s.newestLines(q, q.values.Get("service"), q.int("tail"))
+}
+
+// newestLines are the newest lines of an application's services, or of one.
+func (s *Server) newestLines(q *query, service string, tail int) ([]submodules.LogLine, error) {
 	app, err := view.Read(s.Store, q.PathValue("app"))
 	if err != nil {
 		return nil, err
 	}
 	list, size := []submodules.LogLine{}, 0
-	err = s.Viewer.Logs(q.Context(), app, q.values.Get("service"), q.int("tail"), false, func(l submodules.LogLine) error {
+	err = s.Viewer.Logs(q.Context(), app, service, tail, false, func(l submodules.LogLine) error {
 		list, size = append(list, l), size+len(l.Text)
 		for size > maxLog { // keep the newest lines
 			size -= len(list[0].Text)

@@ -38,9 +38,12 @@ type Server struct {
 	Token    string // clients must know it; "" for everybody
 	Log      *slog.Logger
 	Actions  *Actions // nil: the server is read-only
+	// Checkup makes the checks of mender-app doctor that change nothing; nil: none.
+	Checkup func(ctx context.Context) view.Checkup
 
-	cache   cache
-	streams streams
+	cache    cache
+	checkups checkups
+	streams  streams
 }
 
 // Bounds of an answer.
@@ -111,7 +114,11 @@ func (s *Server) refused(w http.ResponseWriter, req *http.Request, r route) bool
 	case !ownHost(req.Host) && s.Token == "":
 		fail(w, &httpError{http.StatusForbidden, "the name " + clip.Text(req.Host) + " does not belong to this device: use localhost, or an address"})
 	case s.Token != "" && !r.open && !s.knowsToken(req):
-		w.Header().Set("WWW-Authenticate", `Bearer realm="mender-app"`)
+		challenge := `Bearer realm="mender-app"`
+		if r.content == htmlType { // a browser asks the person
+			challenge = `Basic realm="mender-app: any user, and the token as the password", charset="UTF-8"`
+		}
+		w.Header().Set("WWW-Authenticate", challenge)
 		fail(w, &httpError{http.StatusUnauthorized, "a token is needed: Authorization: Bearer TOKEN"})
 	default:
 		return false
@@ -129,8 +136,13 @@ func ownHost(host string) bool {
 	return host == "localhost" || net.ParseIP(strings.Trim(host, "[]")) != nil
 }
 
+// knowsToken reports whether a request has the token: as a program sends it, or as a browser
+// sends a password.
 func (s *Server) knowsToken(req *http.Request) bool {
 	token, ok := strings.CutPrefix(req.Header.Get("Authorization"), "Bearer ")
+	if _, password, basic := req.BasicAuth(); basic {
+		token, ok = password, true
+	}
 	have, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.Token))
 	return ok && subtle.ConstantTimeCompare(have[:], want[:]) == 1
 }

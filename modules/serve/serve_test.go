@@ -34,6 +34,7 @@ type module struct {
 	asked atomic.Int32
 	wait  chan struct{} // it answers when this is closed; nil: at once
 	err   error
+	image string // of its service
 }
 
 func (m *module) Describe(context.Context) (submodules.Info, error) {
@@ -52,7 +53,7 @@ func (m *module) Status(ctx context.Context, _ submodules.Request) (submodules.S
 	}
 	at := time.Date(2026, 11, 24, 8, 0, 0, 0, time.UTC)
 	return submodules.Status{Alive: true, Healthy: true, Services: []submodules.Service{
-		{Name: "web", Instance: `shop-"web"-1`, Health: submodules.Healthy, Since: at, Restarts: 2, Failure: "exited", Failed: at, Said: "on fire"},
+		{Name: "web", Instance: `shop-"web"-1`, Health: submodules.Healthy, Image: m.image, Since: at, Restarts: 2, Failure: "exited", Failed: at, Said: "on fire"},
 	}}, m.err
 }
 func (m *module) Statuses(ctx context.Context, r submodules.Request, apps []string, each func(string, submodules.Status)) error {
@@ -182,7 +183,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 			}
 		}
 		r, _ = get(t, s, url, "If-None-Match", `"other", `+r.Header.Get("ETag"))
-		if path != "/v1/queue" && path != "/metrics" { // they tell of this moment
+		if path != "/" && path != "/v1/queue" && path != "/metrics" { // they tell of this moment
 			require.Equal(t, 304, r.StatusCode, url)
 		}
 		r, body = get(t, s, url+"?unknown=1")
