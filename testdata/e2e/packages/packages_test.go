@@ -26,7 +26,7 @@ import (
 var suites = []struct {
 	name    string
 	compose bool // the suite has Compose v2
-}{{"bookworm-engine", false}, {"sid", true}}
+}{{"bookworm-engine", false}, {"trixie", true}, {"sid", true}}
 
 // shellConfiguration is that of a device that has the shell module.
 const shellConfiguration = "PERSISTENT_STORE=/data/mender-app\n"
