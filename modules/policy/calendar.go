@@ -20,6 +20,11 @@ const (
 	lastYear  = 2199
 )
 
+// allYears is how many years in a row have each date on each weekday: 29 February comes on a
+// weekday every 28 years, and after 40 around 2100, which is no leap year. What none of them
+// has, no year has.
+const allYears = 42
+
 // maxParts bounds a list in an expression.
 const maxParts = 64
 
@@ -201,12 +206,20 @@ func (c Calendar) Next(t time.Time) time.Time {
 	if t.Year() < firstYear {
 		t = time.Date(firstYear, 1, 1, 0, 0, 0, -1, t.Location())
 	}
+	year, inRow := 0, 0
 	for day := time.Date(t.Year(), t.Month(), t.Day(), 12, 0, 0, 0, t.Location()); day.Year() <= lastYear; day = day.AddDate(0, 0, 1) {
+		if year != day.Year() {
+			year = day.Year()
+			if inRow++; inRow > allYears {
+				return time.Time{}
+			}
+		}
 		switch {
-		case !c.year.has(day.Year()):
-			day = time.Date(day.Year(), 12, 31, 12, 0, 0, 0, day.Location())
+		case !c.year.has(year):
+			inRow = 0
+			day = time.Date(year, 12, 31, 12, 0, 0, 0, day.Location())
 		case !c.month.has(int(day.Month())):
-			day = time.Date(day.Year(), day.Month()+1, 0, 12, 0, 0, 0, day.Location())
+			day = time.Date(year, day.Month()+1, 0, 12, 0, 0, 0, day.Location())
 		case c.day.has(day.Day()) && c.weekdays[day.Weekday()]:
 			if next := c.within(day, t); !next.IsZero() {
 				return next.In(zone)
@@ -228,8 +241,10 @@ func (c Calendar) within(day, t time.Time) time.Time {
 				continue
 			}
 			for s := range 60 {
-				at := time.Date(day.Year(), day.Month(), day.Day(), h, m, s, 0, day.Location())
-				if c.second.has(s) && at.After(t) {
+				if !c.second.has(s) {
+					continue
+				}
+				if at := time.Date(day.Year(), day.Month(), day.Day(), h, m, s, 0, day.Location()); at.After(t) {
 					return at
 				}
 			}

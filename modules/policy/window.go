@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -61,17 +62,6 @@ func (w Window) end(begin time.Time) time.Time {
 	return time.Date(begin.Year(), begin.Month(), begin.Day(), 0, w.to, 0, 0, begin.Location()).In(zone)
 }
 
-// around returns when the window that contains t ends; the zero time if none does.
-func (w Window) around(t time.Time) time.Time {
-	// A window has less than two days. The one that began last may contain t.
-	for begin := w.begins.Next(t.Add(-48 * time.Hour)); !begin.IsZero() && !begin.After(t); begin = w.begins.Next(begin) {
-		if end := w.end(begin); end.After(t) {
-			return end
-		}
-	}
-	return time.Time{}
-}
-
 // Windows are the times in which updates may be installed. None: they always may.
 type Windows []Window
 
@@ -100,8 +90,16 @@ func (w Windows) At(t time.Time) (open bool, until time.Time) {
 	if len(w) == 0 {
 		return true, time.Time{}
 	}
-	end := w.around(t)
-	if end.IsZero() {
+	end := t
+	for _, s := range w.spans(t) {
+		if s.begin.After(end) || end.Sub(t) >= horizon {
+			break
+		}
+		if s.end.After(end) {
+			end = s.end
+		}
+	}
+	if !end.After(t) {
 		for _, one := range w {
 			if next := one.begins.Next(t); until.IsZero() || !next.IsZero() && next.Before(until) {
 				until = next
@@ -109,23 +107,25 @@ func (w Windows) At(t time.Time) (open bool, until time.Time) {
 		}
 		return false, until
 	}
-	for next := end; !next.IsZero() && end.Sub(t) < horizon; next = w.around(end) {
-		end = next
-	}
 	if end.Sub(t) >= horizon {
 		return true, time.Time{}
 	}
 	return true, end
 }
 
-// around returns the latest end of the windows that contain t; the zero time if none does.
-func (w Windows) around(t time.Time) (end time.Time) {
+type span struct{ begin, end time.Time }
+
+// spans are the times of the windows that may contain t or follow it within the horizon,
+// in the order of their beginnings. A window has less than two days and begins once a day,
+// so there are few, whatever the windows of a release say.
+func (w Windows) spans(t time.Time) (list []span) {
 	for _, one := range w {
-		if e := one.around(t); e.After(end) {
-			end = e
+		for begin := one.begins.Next(t.Add(-48 * time.Hour)); !begin.IsZero() && begin.Before(t.Add(horizon)); begin = one.begins.Next(begin) {
+			list = append(list, span{begin, one.end(begin)})
 		}
 	}
-	return end
+	slices.SortFunc(list, func(a, b span) int { return a.begin.Compare(b.begin) })
+	return list
 }
 
 // Windows returns the windows of the release; none without a policy.

@@ -1,11 +1,13 @@
 package policy
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func windows(t *testing.T, texts ...string) Windows {
@@ -72,6 +74,37 @@ func TestWindowZone(t *testing.T) {
 	assert.Equal(t, "open 2026-07-01T04:00:00+02:00", at("2026-07-01 03:00:00", "01:00-02:00 UTC"))
 	assert.Equal(t, "closed 2026-07-02T03:00:00+02:00", at("2026-07-01 04:00:00", "01:00-02:00 UTC"))
 	assert.Equal(t, "open 2026-07-02T01:00:00+02:00", at("2026-07-02 00:30:00", "Wed 22:00-23:00 UTC"), "Wednesday in UTC")
+}
+
+// A release may have many windows, some of which never open, and costs next to nothing.
+func TestManyWindows(t *testing.T) {
+	var row, never, leap []string
+	for i := range maxList {
+		at := func(n int) string { return fmt.Sprintf("%02d:%02d", n*24*60/maxList/60%24, n*24*60/maxList%60) }
+		row = append(row, at(i)+"-"+at(i+2))
+		never = append(never, "Mon *-2,4,6,9,11-31 "+at(i)+"-24:00")
+		leap = append(leap, "Mon *-02-29 "+at(i)+"-24:00")
+	}
+	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	var before, after unix.Rusage
+	require.NoError(t, unix.Getrusage(unix.RUSAGE_SELF, &before))
+	open, until := windows(t, row...).At(now)
+	assert.True(t, open)
+	assert.Zero(t, until)
+	open, until = windows(t, never...).At(now)
+	assert.False(t, open)
+	assert.Zero(t, until)
+	open, until = windows(t, leap...).At(now)
+	assert.False(t, open)
+	assert.Equal(t, time.Date(2044, 2, 29, 0, 0, 0, 0, time.UTC), until)
+	// Around 2100, which is no leap year, such a day does not come for 40 years.
+	open, until = windows(t, leap[0]).At(time.Date(2072, 3, 1, 0, 0, 0, 0, time.UTC))
+	assert.False(t, open)
+	assert.Equal(t, time.Date(2112, 2, 29, 0, 0, 0, 0, time.UTC), until)
+	require.NoError(t, unix.Getrusage(unix.RUSAGE_SELF, &after))
+	took := time.Duration(after.Utime.Nano() - before.Utime.Nano())
+	t.Log(took)
+	assert.Less(t, took, time.Second)
 }
 
 func TestNoWindow(t *testing.T) {
