@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -56,6 +57,45 @@ func TestRegistry(t *testing.T) {
 	require.NoError(t, err)
 	_, err = (&tokens{next: http.DefaultTransport, have: map[string]string{}}).RoundTrip(r)
 	require.ErrorContains(t, err, "gives no token")
+}
+
+// A registry that gives no token, or never has enough of them, is passed over, and neither
+// memory nor time are lost with it.
+func TestHostileRegistries(t *testing.T) {
+	content := some(t, 1000)
+	good := newPlace(t, content, nil)
+	for name, give := range map[string]http.HandlerFunc{
+		"no end": func(w http.ResponseWriter, r *http.Request) { endless(w, r) },
+		"too large": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprintf(w, `{"token": %q}`, strings.Repeat("a", maxToken))
+		},
+		"no token":      func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"token": ""}`) },
+		"no JSON":       func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `<html>`) },
+		"a header more": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"token": "a\r\nX-B: c"}`) },
+		"refused":       func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) },
+		"elsewhere":     func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/token2", http.StatusFound) },
+		"never enough":  func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"token": "a"}`) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := atomic.Int64{}
+			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				asked.Add(1)
+				if r.URL.Path == "/token" {
+					give(w, r)
+					return
+				}
+				w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="http://%s/token",scope="%d"`, r.Host, asked.Load()))
+				w.WriteHeader(http.StatusUnauthorized)
+			}))
+			defer s.Close()
+			transport, err := Transport("", "", nil)
+			require.NoError(t, err)
+			path, err := (&Fetcher{Mirrors: []string{s.URL + "/v2/shop/blobs"}, Sources: []string{good.URL}, Transport: transport, Attempts: 1}).fetch(t, content)
+			require.NoError(t, err)
+			has(t, path, content)
+			require.LessOrEqual(t, asked.Load(), int64(4))
+		})
+	}
 }
 
 // A challenge cannot send a device to a server without TLS, or make it show what it has.
