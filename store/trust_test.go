@@ -25,6 +25,15 @@ func TestTrust(t *testing.T) {
 	require.Equal(t, map[string]time.Time{"": at, "shop": at}, got.Times)
 	require.JSONEq(t, `{"payload":"e30="}`, string(got.Revocations))
 
+	// It outlives the applications.
+	a, err := s.Create("shop")
+	require.NoError(t, err)
+	require.NoError(t, a.Save())
+	require.NoError(t, a.Forget())
+	after, err := s.Trust()
+	require.NoError(t, err)
+	require.Equal(t, got, after)
+
 	// What a later version writes survives this one, unless its format is newer.
 	path := s.Meta("trust.json")
 	require.NoError(t, os.WriteFile(path, []byte(`{"format":1,"later":[1]}`), 0o600))

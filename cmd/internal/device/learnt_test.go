@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -283,4 +284,27 @@ func TestRevoked(t *testing.T) {
 	err = trust(byBoth)
 	require.ErrorIs(t, err, ErrUsage)
 	require.ErrorContains(t, err, "what is revoked is not known: remove the file to go on without it")
+}
+
+// TestRevokesEverything: a list that names all keys, with the greatest version, leaves the
+// device without updates until its configuration names another key, and no longer.
+func TestRevokesEverything(t *testing.T) {
+	none := time.Time{}
+	shop := "[[keys]]\nfile = \"@/shop.pub\"\napplications = [\"shop\"]\n"
+	g := newTrustRig(t, twoOfThree+shop)
+	trust := func(st *statement.Signed) error { return g.signatures(t).Trust("")("shop", st) }
+	all := statement.Revocations{Version: math.MaxInt64}
+	for _, name := range []string{"anna", "bert", "carl", "shop"} {
+		all.Keys = append(all.Keys, g.fingerprint(t, name))
+	}
+	g.learn(t, all, "anna", "bert")
+	for _, by := range [][]string{{"shop"}, {"anna", "bert", "carl"}, {"anna", "bert", "carl", "shop"}} {
+		require.ErrorIs(t, trust(g.signed(t, "1", none, none, by...)), client.ErrRefused)
+		g.learn(t, statement.Revocations{Version: math.MaxInt64}, by...) // nobody takes it back
+	}
+	require.ErrorIs(t, trust(g.signed(t, "1", none, none, "shop")), client.ErrRefused)
+
+	g.config = shop + "[[keys]]\nfile = \"@/other.pub\"\napplications = [\"*\"]\n"
+	require.NoError(t, trust(g.signed(t, "1", none, none, "other")))
+	require.ErrorIs(t, trust(g.signed(t, "1", none, none, "shop")), client.ErrRefused)
 }
