@@ -70,6 +70,22 @@ func TestNothingForOthers(t *testing.T) {
 		require.NotContains(t, err.Error(), "canary")
 	})
 
+	// net/http drops such headers for another host, and keeps them for another port.
+	t.Run("headers", func(t *testing.T) {
+		blobs = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+		first := httptest.NewServer(http.RedirectHandler(second.URL, http.StatusFound))
+		defer first.Close()
+		r, err := http.NewRequest(http.MethodGet, first.URL+"/?token=canary", nil)
+		require.NoError(t, err)
+		r.Header.Set("Authorization", "Bearer canary")
+		r.Header.Set("Cookie", "canary=1")
+		answer, err := (&http.Client{Transport: requests.Quiet(http.DefaultTransport)}).Do(r)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Empty(t, heads[0].Get("Cookie"))
+		quiet(t)
+	})
+
 	t.Run("registry", func(t *testing.T) {
 		t.Setenv("DOCKER_CONFIG", t.TempDir())
 		var registry http.Handler
