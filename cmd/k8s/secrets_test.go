@@ -67,7 +67,7 @@ func TestSecretsAppearNowhere(t *testing.T) {
 		require.NoError(t, os.WriteFile(conf, fmt.Appendf(settings, "K8S_IMAGE_TARGET=%s\n", target), 0o644))
 		require.NoError(t, os.Chmod(conf, 0o644))
 	}
-	seen := []func() []string{bed.Processes(t, canary), bed.Processes(t, numeral)}
+	seen := bed.Processes(t, canary, numeral)
 	var said strings.Builder
 	run := func(fails bool, args ...string) string {
 		t.Helper()
@@ -167,9 +167,7 @@ func TestSecretsAppearNowhere(t *testing.T) {
 		require.NotContains(t, line, canary)
 		require.NotContains(t, line, numeral)
 	}
-	for _, of := range seen {
-		require.Empty(t, of())
-	}
+	require.Empty(t, seen())
 
 	// Where the secrets are on the device.
 	require.NoError(t, filepath.WalkDir(d.dir, func(path string, e fs.DirEntry, err error) error {

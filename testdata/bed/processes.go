@@ -3,6 +3,7 @@ package bed
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -10,8 +11,8 @@ import (
 )
 
 // Processes watches the command lines of all processes of this machine until the test
-// ends. seen returns those that had the word.
-func Processes(t testing.TB, word string) (seen func() []string) {
+// ends. seen returns those that had one of the words.
+func Processes(t testing.TB, words ...string) (seen func() []string) {
 	t.Helper()
 	var mu sync.Mutex
 	found := map[string]bool{}
@@ -27,7 +28,8 @@ func Processes(t testing.TB, word string) (seen func() []string) {
 			names, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 			for _, name := range names {
 				line, _ := os.ReadFile(name) // a process may be gone
-				if text := strings.ReplaceAll(string(line), "\x00", " "); strings.Contains(text, word) {
+				text := strings.ReplaceAll(string(line), "\x00", " ")
+				if slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) }) {
 					mu.Lock()
 					found[text] = true
 					mu.Unlock()
