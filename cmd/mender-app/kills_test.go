@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -16,17 +18,23 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/cmd/internal/devicetest"
+	"github.com/mender-app/mender-app/generator/content"
+	"github.com/mender-app/mender-app/generator/places"
 	"github.com/mender-app/mender-app/store"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/store/durable/faults"
 )
 
-// leftovers are the temporary files of a device, and requests that nobody waits for.
+// leftovers are the temporary files of a device, and requests that nobody waits for. What was
+// fetched of a release stays for the next try.
 func leftovers(t *testing.T, d *devicetest.Device) (list []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(d.Dir, func(path string, e fs.DirEntry, err error) error {
 		rel, _ := filepath.Rel(d.Dir, path)
 		name := filepath.Base(rel)
+		if rel == "store/.mender-app/content" {
+			return filepath.SkipDir
+		}
 		if strings.HasPrefix(name, durable.TempPrefix) || strings.HasPrefix(rel, "tmp/") || strings.HasPrefix(rel, "store/.mender-app/tmp/") ||
 			strings.HasPrefix(name, ".mender-app-") || filepath.Dir(rel) == "store/.mender-app/aborts" {
 			list = append(list, rel)
@@ -146,8 +154,10 @@ func TestRandomKills(t *testing.T) {
 		a := devicetest.Artifact{Name: fmt.Sprint("shop-", i+1), App: "shop", Compose: compose, Images: []string{"web:1=web-" + compose}, Type: "binary"}
 		require.NoError(t, a.Write(filepath.Join(d.Dir, fmt.Sprintf("v%d.mender", i+1))))
 	}
+	byReference(t, d, "v3.mender", devicetest.Artifact{Name: "shop-3", App: "shop", Compose: "three", Images: []string{"web:1=web-three", "db:1=db-three"}})
 	mustRun(t, d, "install", "--commit", "v1.mender")
 	commands := [][]string{
+		{"install", "--commit", "v3.mender"}, {"install", "v3.mender"}, {"stage", "v3.mender"}, {"check", "v3.mender"},
 		{"install", "--commit", "v2.mender"}, {"install", "--commit", "v1.mender"}, {"install", "v2.mender"}, {"install", "v1.mender"},
 		{"commit"}, {"rollback"}, {"rollback", "shop"}, {"abort"}, {"stop", "shop"}, {"start", "shop"}, {"restart", "shop"},
 		{"check", "v2.mender"}, {"status"}, {"stage", "v2.mender"}, {"staged"}, {"backup", "--without-data", "kept.backup"}, {"values", "set", "A=1"},
@@ -182,11 +192,32 @@ func TestRandomKills(t *testing.T) {
 		require.Nil(t, a.Deployment, about)
 		r, err := a.Release(a.Current)
 		require.NoError(t, err, about)
-		require.Equal(t, map[string]string{"shop-1": "one", "shop-2": "two"}[r.ArtifactName], d.Running("shop"), about)
+		require.Equal(t, map[string]string{"shop-1": "one", "shop-2": "two", "shop-3": "three"}[r.ArtifactName], d.Running("shop"), about)
 		if _, err := os.Stat(filepath.Join(d.Dir, "kept.backup")); err == nil || args[0] == "backup" {
 			mustRun(t, d, "backup", "--without-data", "kept.backup")
 		}
 		require.Empty(t, leftovers(t, d), about)
 	}
+	mustRun(t, d, "install", "--commit", "v1.mender")
+	mustRun(t, d, "install", "--commit", "v2.mender")
+	require.NoDirExists(t, filepath.Join(d.Dir, "store/.mender-app/content"), "nothing goes on with it any more")
 	t.Logf("figures: mender-app: %d kills in %d commands, 0 violations", kills, i)
+}
+
+// byReference makes an artifact whose images a slow server has.
+func byReference(t *testing.T, d *devicetest.Device, file string, a devicetest.Artifact) {
+	t.Helper()
+	dir := t.TempDir()
+	files := http.FileServer(http.Dir(dir))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		time.Sleep(20 * time.Millisecond)
+		files.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	whole := filepath.Join(t.TempDir(), file)
+	require.NoError(t, a.Write(whole))
+	place, err := places.OpenContents(dir)
+	require.NoError(t, err)
+	_, err = content.Take(t.Context(), content.Options{Artifact: whole, Output: filepath.Join(d.Dir, file), Place: place, Sources: []string{server.URL}})
+	require.NoError(t, err)
 }

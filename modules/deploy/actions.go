@@ -397,6 +397,9 @@ func (e *Engine) toHistory(a *store.App) error {
 		return err
 	}
 	e.hooks().DropHandover(a)
+	if d.Phase == journal.Cleaning && !a.HasFailed(d.To) {
+		e.dropContent(a)
+	}
 	a.Deployment = nil
 	a.Failed = slices.DeleteFunc(slices.Clone(a.Failed), func(id string) bool { return id != a.Current })
 	if a.Current == "" && len(a.Kept) == 0 {

@@ -20,7 +20,8 @@ import (
 // and the texts that describe it.
 const slack = 64 << 10
 
-// fetch loads the images that are outside of the payload, one after the other.
+// fetch loads the images that are outside of the payload, one after the other. What was
+// fetched of one is removed when the next is fetched, and at the end.
 func (l *loader) fetch(ctx context.Context) error {
 	for _, c := range l.header.Meta.Components {
 		content, apart := l.header.Content[c.Digest]
@@ -37,7 +38,10 @@ func (l *loader) fetch(ctx context.Context) error {
 			return fmt.Errorf("component %s: %w", c.URL, err)
 		}
 	}
-	return nil
+	if l.e.Content == nil || !slices.Contains(l.header.Meta.Requires, artifact.FeatureContent) {
+		return nil
+	}
+	return l.e.Content.Drop()
 }
 
 // preloaded reports whether an image that is outside of the payload was loaded when the
@@ -75,13 +79,11 @@ func (l *loader) fetchImage(ctx context.Context, c artifact.Component, content a
 	if err == nil && !l.loaded[c.Digest] {
 		err = fmt.Errorf("%w: the content has no image", artifact.ErrPayload)
 	}
-	if err != nil {
-		return err
-	}
-	return l.e.Content.Drop()
+	return err
 }
 
-// dropContent removes what an update that failed has fetched, when an application goes.
+// dropContent removes what an update that failed has fetched: when another has succeeded,
+// and when an application goes. Until then the same update goes on with it.
 func (e *Engine) dropContent(a *store.App) {
 	if e.Content == nil {
 		return

@@ -14,14 +14,20 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/store/durable"
 )
 
-// shelf has content by its digest, as a fetcher gives it.
+// shelf has content by its digest, as a fetcher gives it. What it gives is in the directory
+// until it is dropped; a kill comes before the first byte, after half of them and after all.
 type shelf struct {
 	dir     string
 	content map[digest.Digest][]byte
 	fetched int
 	dropped bool
+}
+
+func newShelf(t testing.TB) *shelf {
+	return &shelf{dir: filepath.Join(t.TempDir(), "fetched"), content: map[digest.Digest][]byte{}}
 }
 
 func (s *shelf) Fetch(_ context.Context, c artifact.Content, sources []string) (*os.File, error) {
@@ -31,15 +37,52 @@ func (s *shelf) Fetch(_ context.Context, c artifact.Content, sources []string) (
 	}
 	s.fetched, s.dropped = s.fetched+1, false
 	path := filepath.Join(s.dir, c.Digest.Hex())
-	if err := os.WriteFile(path, b, 0o600); err != nil {
-		return nil, err
+	for _, part := range [][]byte{nil, b[:len(b)/2], b} {
+		if err := os.MkdirAll(s.dir, 0o700); err != nil {
+			return nil, err
+		}
+		if err := os.WriteFile(path, part, 0o600); err != nil {
+			return nil, err
+		}
+		if err := durable.Point("fetch"); err != nil {
+			return nil, err
+		}
 	}
 	return os.Open(path)
 }
 
 func (s *shelf) Drop() error {
 	s.dropped = true
-	return nil
+	if err := durable.Point("drop"); err != nil {
+		return err
+	}
+	return os.RemoveAll(s.dir)
+}
+
+// fromShelf is the tree of a release that is apart.
+func (g *rig) fromShelf(t tb, r release) *tree {
+	t.Helper()
+	if g.shelf == nil {
+		g.shelf = newShelf(g.t)
+	}
+	inside := r
+	inside.apart = false
+	tr := g.byReference(t, inside, g.shelf)
+	tr.release = r
+	return tr
+}
+
+// A release whose images are apart, one that fails, and one of several images.
+var (
+	r2 = release{app: "shop", name: "shop-r2", images: []string{"web two", "db one"}, apart: true}
+	r3 = release{app: "shop", name: "shop-r3", images: []string{"web three", "db three"}, sick: true, apart: true}
+)
+
+var contentScenarios = []scenario{
+	{name: "by reference: first install", run: installCommit, what: r2, alike: true},
+	{name: "by reference: update", first: &v1, run: installCommit, what: r2},
+	{name: "by reference: update fails", first: &v1, run: installCommit, what: r3, alike: true},
+	{name: "by reference: update rolled back", first: &v1, run: installRollback, what: r2, alike: true},
 }
 
 // byReference is the tree of a release whose images are on a shelf.
@@ -73,7 +116,7 @@ func (g *rig) byReference(t tb, r release, s *shelf) *tree {
 // changes nothing.
 func TestContent(t *testing.T) {
 	g := newRig(t)
-	s := &shelf{dir: t.TempDir(), content: map[digest.Digest][]byte{}}
+	s := newShelf(t)
 	c := installedRig(t, g, v1)
 	refused := func(err error, says string) {
 		t.Helper()

@@ -182,7 +182,7 @@ func TestKilledAnywhere(t *testing.T) {
 	kills := 0
 	ours, parts := shared(t)
 	for _, cpp := range []bool{false, true} {
-		for _, s := range slices.Concat(scenarios, plainScenarios, dataScenarios, togetherScenarios) {
+		for _, s := range slices.Concat(scenarios, plainScenarios, dataScenarios, togetherScenarios, contentScenarios) {
 			if s.daemon && !cpp {
 				continue
 			}
@@ -382,7 +382,7 @@ func (t tbAt) FailNow() {
 func TestStepFailsAnywhere(t *testing.T) {
 	ours, _ := shared(t)
 	for _, cpp := range []bool{false, true} {
-		for _, s := range slices.Concat(scenarios, plainScenarios, dataScenarios, togetherScenarios) {
+		for _, s := range slices.Concat(scenarios, plainScenarios, dataScenarios, togetherScenarios, contentScenarios) {
 			if s.daemon && !cpp || s.plain && cpp && testing.Short() || s.staged != nil && !s.daemon && cpp || !ours() {
 				continue
 			}

@@ -47,6 +47,7 @@ type rig struct {
 	with        func(*Engine) // changes each engine
 	hooks       *fakeHooks    // nil: there are none
 	staged      []release
+	shelf       *shelf // has the images of releases that are apart; nil until there is one
 }
 
 // tb lets a rig serve both testing.T and rapid.T.
@@ -93,6 +94,7 @@ type release struct {
 	typ       string // of its components; "" is image
 	over      string // the component that the one of the same first word is a delta over
 	policy    string // app.toml
+	apart     bool   // its images are not in the artifact, but on the shelf
 }
 
 func (r release) compose() string { return "compose of " + r.name }
@@ -222,6 +224,9 @@ type tree struct {
 }
 
 func (g *rig) newTree(t tb, r release) *tree {
+	if r.apart {
+		return g.fromShelf(t, r)
+	}
 	g.trees++
 	dir := filepath.Join(g.dir, "trees", fmt.Sprint(g.trees))
 	meta, err := r.meta().Encode()
@@ -280,6 +285,9 @@ func (g *rig) engine() *Engine {
 	}
 	if g.staged != nil {
 		e.Staged = &stagedReleases{g, g.staged}
+	}
+	if g.shelf != nil {
+		e.Content = g.shelf
 	}
 	if g.with != nil {
 		g.with(e)
@@ -381,6 +389,9 @@ func (g *rig) clean(t tb, app string) {
 		return
 	}
 	require.Nil(t, a.Deployment)
+	if g.shelf != nil && a.Current != "" && !a.HasFailed(a.Current) {
+		require.NoDirExists(t, g.shelf.dir, "what was fetched is left")
+	}
 	keep := g.keep
 	if a.HasFailed(a.Current) {
 		keep++ // the way back
