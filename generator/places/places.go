@@ -167,7 +167,7 @@ func once(ctx context.Context, do func(ctx context.Context, moved func(int64)) e
 func final(err error) bool {
 	var place *Error
 	var local *fs.PathError
-	return errors.As(err, &place) || errors.As(err, &local) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, artifact.ErrOtherContent)
+	return errors.As(err, &place) || errors.As(err, &local) || errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) || errors.Is(err, artifact.ErrOtherContent)
 }
 
 func download(ctx context.Context, p Place, name, path string, moved, tell func(int64)) (err error) {

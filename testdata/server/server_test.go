@@ -28,6 +28,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mender-app/mender-app/generator/places"
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
@@ -71,6 +72,31 @@ func TestServerSendsTheSmallest(t *testing.T) {
 	for device, has := range map[string]string{"c": "shop-1", "d": "shop-2", "e": "other"} {
 		require.Equal(t, sha256.Sum256(content(t, smallest)), s.sends(t, device, has), "a device with %s gets another one", has)
 	}
+}
+
+// app-gen gives its artifacts to the server, and a second time it finds them there.
+func TestUpload(t *testing.T) {
+	s := start(t)
+	dir := t.TempDir()
+	path := filepath.Join(dir, "1.mender")
+	generate(t, "shop-1", "1", "--output-path", path, "--image", archive(t, "1"))
+	server, err := places.OpenMenderServer(s.url, token(`"mender.user":true,"sub":"user"`))
+	require.NoError(t, err)
+	for _, want := range []bool{false, true} {
+		there, err := server.Upload(t.Context(), "shop-1", path)
+		require.NoError(t, err)
+		require.Equal(t, want, there)
+	}
+	s.deploy(t, "shop-1", "a", "b")
+	require.Equal(t, sha256.Sum256(content(t, path)), s.sends(t, "a", "other"))
+	generate(t, "shop-1", "1", "--output-path", path, "--image", archive(t, "2")+"=shop/web:1")
+	_, err = server.Upload(t.Context(), "shop-1", path)
+	require.ErrorContains(t, err, "the Mender server has another artifact shop-1")
+}
+
+// token is one of these claims. The gateway of the server has looked at its signature.
+func token(claims string) string {
+	return "header." + base64.RawURLEncoding.EncodeToString([]byte("{"+claims+"}")) + ".signature"
 }
 
 // service is a running deployments service.
@@ -193,7 +219,7 @@ func (s service) ask(t *testing.T, method, path, kind string, body io.Reader, cl
 	t.Helper()
 	r, err := http.NewRequest(method, s.url+path, body)
 	require.NoError(t, err)
-	r.Header.Set("Authorization", "Bearer header."+base64.RawURLEncoding.EncodeToString([]byte("{"+claims+"}"))+".signature")
+	r.Header.Set("Authorization", "Bearer "+token(claims))
 	if kind != "" {
 		r.Header.Set("Content-Type", kind)
 	}
