@@ -78,13 +78,16 @@ func Take(ctx context.Context, o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := o.Place.Keep(ctx, t.header.Name, contentsOf(t.meta)); err != nil {
+	if err := o.Place.Keep(ctx, t.header.Name, contentsOf(t.meta), imagesOf(t.meta)); err != nil {
 		return nil, err
 	}
 	err = generator.WriteFile(ctx, o.Output, temp, func(w io.Writer) error {
 		counted := metered.Writer(ctx, w, func(n int64) { t.result.Size += n })
 		options := o.Signing
 		options.TempDir, options.Compression = temp, t.header.Compression
+		if options.Compression == mender.None { // images do not get smaller, but their description does
+			options.Compression = mender.Gzip
+		}
 		return mender.Write(counted, *spec, options)
 	})
 	return &t.result, err
@@ -408,7 +411,7 @@ func Mirror(ctx context.Context, path string, from, to *places.Contents, temp st
 			return nil, err
 		}
 	}
-	return list, to.Keep(ctx, name, contentsOf(meta))
+	return list, to.Keep(ctx, name, contentsOf(meta), imagesOf(meta))
 }
 
 func lacks(f File, from *places.Contents, err error) error {
@@ -439,6 +442,14 @@ func mirror(ctx context.Context, f File, from, to *places.Contents, temp string)
 func contentsOf(m *artifact.Metadata) (all []artifact.Content) {
 	for _, f := range contentOf(m) {
 		all = append(all, f.content())
+	}
+	return all
+}
+
+// imagesOf names the images of an artifact.
+func imagesOf(m *artifact.Metadata) (all []places.ImageName) {
+	for _, c := range m.ImageComponents() {
+		all = append(all, places.ImageName{URL: c.URL, Config: c.Digest, Platform: m.Platform})
 	}
 	return all
 }

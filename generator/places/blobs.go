@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -84,12 +86,47 @@ func (b blobs) note(ctx context.Context, word string) ([]byte, error) {
 }
 
 func (b blobs) setNote(ctx context.Context, word string, text []byte, about []artifact.Content) error {
-	return b.tagged(ctx, word+noted, noteType, text, about)
+	return b.tagged(ctx, word+noted, noteType, text, about, nil)
+}
+
+// find returns the manifest of the first of the images that is in the repository; nil if none
+// is. Of one with several platforms it is that of the platform.
+func (b blobs) find(ctx context.Context, images []ImageName) (*v1.Descriptor, error) {
+	for _, i := range images {
+		ref, err := name.ParseReference(i.URL)
+		if err != nil || ref.Context() != b.repo {
+			continue
+		}
+		platform, err := v1.ParsePlatform(i.Platform)
+		if err != nil {
+			return nil, err
+		}
+		img, err := remote.Image(ref, append(options(ctx), remote.WithPlatform(*platform))...)
+		if err = b.explain(err); errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		config, err := img.ConfigName()
+		if err != nil {
+			return nil, b.explain(err)
+		}
+		if config != hash(i.Config) { // the tag has moved
+			continue
+		}
+		d, err := partial.Descriptor(img)
+		if err != nil {
+			return nil, b.explain(err)
+		}
+		return &v1.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}, nil
+	}
+	return nil, nil
 }
 
 // tagged writes a manifest that has a text as its config and content as its layers. The
-// content is there.
-func (b blobs) tagged(ctx context.Context, word string, kind types.MediaType, text []byte, all []artifact.Content) error {
+// content is there. subject may be nil.
+func (b blobs) tagged(ctx context.Context, word string, kind types.MediaType, text []byte, all []artifact.Content, subject *v1.Descriptor) error {
 	tag, err := name.NewTag(b.repo.Name() + ":" + word)
 	if err != nil {
 		return &Error{Text: fmt.Sprintf("a registry has no name for %s", word), Hint: "it has letters, digits, points, underscores and hyphens, 128 at most"}
@@ -98,7 +135,7 @@ func (b blobs) tagged(ctx context.Context, word string, kind types.MediaType, te
 	if err != nil {
 		return err
 	}
-	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: v1.Descriptor{MediaType: kind, Digest: sum, Size: size}, Layers: []v1.Descriptor{}}
+	m := v1.Manifest{SchemaVersion: 2, MediaType: types.OCIManifestSchema1, Config: v1.Descriptor{MediaType: kind, Digest: sum, Size: size}, Layers: []v1.Descriptor{}, Subject: subject}
 	layers := map[v1.Hash]artifact.Content{}
 	for _, c := range all {
 		h := hash(c.Digest)

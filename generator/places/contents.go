@@ -15,6 +15,7 @@ import (
 	"github.com/minio/minio-go/v7"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/metered"
 )
 
@@ -171,15 +172,28 @@ func (c *Contents) SetNote(ctx context.Context, name string, text []byte, about 
 	return tried(ctx, name, func(ctx context.Context, _ func(int64)) error { return c.kind.setNote(ctx, name, text, about) })
 }
 
+// ImageName is an image: its name in a registry, and the digest of its config.
+type ImageName struct {
+	URL      string
+	Config   digest.Digest
+	Platform string
+}
+
 // Keep prevents a registry from collecting content as garbage, until somebody deletes the
-// tag NAME.content. Other places keep what they have.
-func (c *Contents) Keep(ctx context.Context, name string, all []artifact.Content) error {
+// tag NAME.content. The content refers to the first of the images that is in the same
+// repository: a registry that knows referrers copies and deletes it with that image. Other
+// places keep what they have.
+func (c *Contents) Keep(ctx context.Context, name string, all []artifact.Content, images []ImageName) error {
 	r, ok := c.kind.(blobs)
 	if !ok {
 		return nil
 	}
 	return tried(ctx, name, func(ctx context.Context, _ func(int64)) error {
-		return r.tagged(ctx, name+keeps, contentType, []byte("{}"), all)
+		subject, err := r.find(ctx, images)
+		if err != nil {
+			return err
+		}
+		return r.tagged(ctx, name+keeps, contentType, []byte("{}"), all, subject)
 	})
 }
 

@@ -8,11 +8,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/generator/gentest"
 	"github.com/mender-app/mender-app/generator/places/placestest"
 )
 
@@ -61,8 +64,8 @@ func TestContents(t *testing.T) {
 				require.NoError(t, err)
 				require.Equal(t, text, string(got))
 			}
-			require.NoError(t, c.Keep(ctx, "shop-2", []artifact.Content{one, two}))
-			require.NoError(t, c.Keep(ctx, "shop-2", nil))
+			require.NoError(t, c.Keep(ctx, "shop-2", []artifact.Content{one, two}, nil))
+			require.NoError(t, c.Keep(ctx, "shop-2", nil, nil))
 			require.Error(t, c.SetNote(ctx, "key", make([]byte, maxNote+1), nil))
 
 			_, err = Put(ctx, c.Place, "shop-2.mender", file(t, "artifact"), nothing)
@@ -107,4 +110,57 @@ func TestDamagedContents(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, there)
 	require.NoError(t, b.Compare(ctx, content))
+}
+
+// Content in the repository of its image refers to it, whatever else the tag stands for.
+func TestContentRefersToItsImage(t *testing.T) {
+	host := gentest.Registry(t, "", "")
+	img := gentest.Image(t, "linux/arm64", gentest.Files{"app": "two"})
+	gentest.Push(t, host+"/shop/web:2", img, "", "")
+	gentest.Push(t, host+"/shop/web:moved", gentest.Image(t, "linux/arm64", gentest.Files{"app": "three"}), "", "")
+	gentest.Push(t, host+"/shop/web:all", gentest.Index(t, gentest.Image(t, "linux/amd64", gentest.Files{"app": "amd64"}), img), "", "")
+	of := func(url string) ImageName {
+		return ImageName{URL: url, Config: digest.Digest(gentest.Digest(t, img)), Platform: "linux/arm64"}
+	}
+	want, err := img.Digest()
+	require.NoError(t, err)
+	place, err := OpenContents("oci:" + host + "/shop/web")
+	require.NoError(t, err)
+	content := artifact.Content{Digest: digest.Of([]byte("one")), Size: 3}
+	_, err = place.Add(t.Context(), content, file(t, "one"))
+	require.NoError(t, err)
+	for about, c := range map[string]struct {
+		images  []ImageName
+		subject bool
+	}{
+		"none":             {nil, false},
+		"elsewhere":        {[]ImageName{of("registry.invalid/shop/web:2"), of(host + "/shop/db:2"), of("not a name")}, false},
+		"gone":             {[]ImageName{of(host + "/shop/web:1")}, false},
+		"moved":            {[]ImageName{of(host + "/shop/web:moved")}, false},
+		"there":            {[]ImageName{of(host + "/shop/db:2"), of(host + "/shop/web:2")}, true},
+		"of its platforms": {[]ImageName{of(host + "/shop/web:all")}, true},
+	} {
+		require.NoError(t, place.Keep(t.Context(), "shop-2", []artifact.Content{content}, c.images), about)
+		ref, err := name.ParseReference(host + "/shop/web:shop-2.content")
+		require.NoError(t, err)
+		kept, err := remote.Image(ref)
+		require.NoError(t, err)
+		m, err := kept.Manifest()
+		require.NoError(t, err)
+		if !c.subject {
+			require.Nil(t, m.Subject, about)
+			continue
+		}
+		require.Equal(t, want, m.Subject.Digest, about)
+	}
+	at, err := name.NewDigest(host + "/shop/web@" + want.String())
+	require.NoError(t, err)
+	referrers, err := remote.Referrers(at)
+	require.NoError(t, err)
+	list, err := referrers.IndexManifest()
+	require.NoError(t, err)
+	require.Len(t, list.Manifests, 1)
+	names, err := Releases(t.Context(), place.Place)
+	require.NoError(t, err)
+	require.NotContains(t, strings.Join(names, " "), "sha256-", "the registry's list of referrers is no release")
 }
