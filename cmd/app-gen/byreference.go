@@ -63,7 +63,7 @@ artifact is deployed. The manifest of the new artifact is signed by --key or
 			}
 			r, err := content.Take(c.Context(), o)
 			if err != nil {
-				return err
+				return kept(c.Context(), err, "interrupted: no artifact was written", "images that are in PLACE by now stay there: the same command goes on")
 			}
 			if asJSON {
 				return printJSON(c.OutOrStdout(), r)
@@ -113,7 +113,7 @@ content_mirrors in its mender-app.conf names, and never trusts it.
 			for _, path := range args[:len(args)-1] {
 				list, err := content.Mirror(c.Context(), path, source, place, temp)
 				if err != nil {
-					return err
+					return kept(c.Context(), err, "interrupted: the copy is not whole", "what was copied stays: the same command copies the rest")
 				}
 				all = append(all, list...)
 			}

@@ -7,10 +7,12 @@ import (
 	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/generator"
@@ -84,7 +86,7 @@ the store is not made again, unless it is damaged.
 				}
 				printEvent(c.OutOrStdout(), e)
 			}
-			return r.Do(c.Context())
+			return kept(c.Context(), r.Do(c.Context()), "interrupted: the deltas that were made are in the store", "the same command makes the others")
 		},
 	}
 	fl := c.Flags()
@@ -157,6 +159,7 @@ func fleetPublishCommand() *cobra.Command {
 	f := &genFlags{}
 	p := fleet.Publication{}
 	var wait, asJSON bool
+	var upload, tokenFile string
 	c := &cobra.Command{
 		Use:   "publish PLAN STORE -o OUT",
 		Short: "write the artifact of a release, when all its deltas are made",
@@ -166,9 +169,15 @@ lies for them. It refuses until every delta of PLAN is in STORE, reads each of t
 the whole images there too, so that nothing is deployed that a device cannot fetch.
 ` + "`app-gen by-reference --help`" + ` says how devices find the files.
 
+--upload gives the artifact to a Mender server, by its management API, as the user whose
+token is in --token-file. If that fails, the artifact stays, and the same command uploads
+it. With --source, put the files of STORE where it says before.
+
 ` + exitText,
 		Example: `  app-gen fleet publish plan.json store --wait --source https://downloads.example/content \
-      --key private.pem -o shop-5.mender`,
+      --key private.pem -o shop-5.mender
+  app-gen fleet publish plan.json s3://downloads/content --source https://downloads.example/content \
+      -o shop-5.mender --upload https://mender.example --token-file token`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if p.Output == "" {
@@ -184,6 +193,10 @@ the whole images there too, so that nothing is deployed that a device cannot fet
 				if same(p.Output, t.File) {
 					return &usageError{text: "--output-path is the release itself", hint: "later releases build on it: choose another name"}
 				}
+			}
+			server, err := menderServer(upload, tokenFile)
+			if err != nil {
+				return err
 			}
 			s, err := f.signing(c.Context())
 			if err != nil {
@@ -201,7 +214,24 @@ the whole images there too, so that nothing is deployed that a device cannot fet
 			}
 			list, err := p.Do(c.Context())
 			if err != nil {
-				return err
+				text := "interrupted: no artifact was written"
+				if len(list) > 0 {
+					text = "interrupted: the artifacts of some platforms were not written"
+				}
+				return kept(c.Context(), err, text, "images that are in the store by now stay there: the same command goes on")
+			}
+			for i := range list {
+				if server == nil {
+					break
+				}
+				r := &list[i]
+				there, err := server.Upload(c.Context(), r.Result.Name, r.Path)
+				if err != nil {
+					return kept(c.Context(), fmt.Errorf("%s: %w", r.Path, err), "interrupted: "+r.Path+" was not uploaded", "it is written: the same command uploads it")
+				}
+				if r.Uploaded = "new"; there {
+					r.Uploaded = "there"
+				}
 			}
 			if asJSON {
 				return printJSON(c.OutOrStdout(), struct {
@@ -210,6 +240,16 @@ the whole images there too, so that nothing is deployed that a device cannot fet
 			}
 			for _, r := range list {
 				fmt.Fprintf(c.OutOrStdout(), "%s: %s, artifact %s for %s with %s\n", r.Path, bytesText(r.Result.Size), r.Result.Name, r.Platform, metered.Count(r.Deltas, "delta"))
+			}
+			if server != nil {
+				for _, r := range list {
+					state := "uploaded to"
+					if r.Uploaded == "there" {
+						state = "already on"
+					}
+					fmt.Fprintf(c.OutOrStdout(), "%s: %s %s\n", r.Path, state, upload)
+				}
+				return nil
 			}
 			if dir := p.Store.Place().Directory(); dir != "" {
 				fmt.Fprintf(c.OutOrStdout(), "First copy the files of %s to where devices find them, all but the directory made.\n", filepath.Clean(dir))
@@ -228,9 +268,26 @@ the whole images there too, so that nothing is deployed that a device cannot fet
 	fl.BoolVar(&wait, "wait", false, "wait until all deltas are made")
 	fl.StringArrayVar(&p.Sources, "source", nil, "URL below which devices find the files of STORE, after their own mirrors (repeatable)")
 	f.keyFlags(c)
+	fl.StringVar(&upload, "upload", "", "Mender server to give the artifact to: https://HOST")
+	fl.StringVar(&tokenFile, "token-file", "", "file with the token of a user of that server")
 	fl.StringVar(&p.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR)")
 	fl.BoolVar(&asJSON, "json", false, "print one JSON document")
 	return c
+}
+
+// menderServer is the server of --upload; nil without one.
+func menderServer(url, tokenFile string) (*places.MenderServer, error) {
+	if (url == "") != (tokenFile == "") {
+		return nil, &usageError{text: "--upload and --token-file go together", hint: "the file has the token of a user of the Mender server"}
+	}
+	if url == "" {
+		return nil, nil
+	}
+	token, err := input.Read(tokenFile, 64<<10)
+	if err != nil {
+		return nil, err
+	}
+	return places.OpenMenderServer(url, strings.TrimSpace(string(token)))
 }
 
 func fleetJobCommand() *cobra.Command {

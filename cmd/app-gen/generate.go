@@ -265,7 +265,7 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 	}
 	if err := generateAll(c, targets, f.dry); err != nil {
 		if c.Context().Err() != nil && targets[0].options.Build.CacheDir != "" {
-			return keptError{}
+			return &keptError{errInterrupted.Error(), "what was fetched, and each image that was encoded, is kept: the same command goes on from there"}
 		}
 		return err
 	}

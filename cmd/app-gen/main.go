@@ -108,16 +108,22 @@ func (e *usageError) Advice() string { return e.hint }
 
 var errInterrupted = errors.New("interrupted, nothing was written")
 
-// keptError is errInterrupted where the cache has what was done.
-type keptError struct{}
+// keptError is errInterrupted where something of what was done stays.
+type keptError struct{ text, advice string }
 
-func (keptError) Error() string { return errInterrupted.Error() }
+func (e *keptError) Error() string { return e.text }
 
-func (keptError) Is(err error) bool { return err == errInterrupted }
+func (e *keptError) Is(err error) bool { return err == errInterrupted }
 
 // Advice says what is kept.
-func (keptError) Advice() string {
-	return "what was fetched, and each image that was encoded, is kept: the same command goes on from there"
+func (e *keptError) Advice() string { return e.advice }
+
+// kept says of a command that was interrupted what stays. Other errors are as they were.
+func kept(ctx context.Context, err error, text, advice string) error {
+	if err == nil || ctx.Err() == nil {
+		return err
+	}
+	return &keptError{text, advice}
 }
 
 // advice is an error with a suggestion.

@@ -36,6 +36,9 @@ type Published struct {
 	Platform string          `json:"platform"`
 	Result   *content.Result `json:"result"`
 	Deltas   int             `json:"deltas"` // of the plan
+	// Uploaded is "new" or "there" if a Mender server has it: it is new there, or it was there
+	// before.
+	Uploaded string `json:"uploaded,omitempty"`
 }
 
 // Do writes the artifacts of the release, without their images, when every delta of the
