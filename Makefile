@@ -14,7 +14,7 @@ PROGRAMS := $(filter-out internal,$(notdir $(patsubst %/main.go,%,$(wildcard cmd
 INSTALLED := $(if $(filter command environment,$(firstword $(origin PROGRAMS))),$(PROGRAMS),$(filter-out k8s,$(PROGRAMS)))
 # ./... does not include directories named testdata: name the test support library
 # and the end-to-end tests here.
-TESTDATA := ./testdata/bed/... ./testdata/e2e/... ./testdata/flash/... ./testdata/powercut/... ./testdata/engines/... ./testdata/corpus/... ./testdata/armdevice/... ./testdata/peers ./testdata/server ./testdata/publicfiles/...
+TESTDATA := ./testdata/bed/... ./testdata/e2e/... ./testdata/flash/... ./testdata/powercut/... ./testdata/engines/... ./testdata/corpus/... ./testdata/fleet ./testdata/armdevice/... ./testdata/peers ./testdata/server ./testdata/publicfiles/...
 CORPUS   := ./testdata/corpus/...
 ARMS     := $(or $(ARM),armhf arm64)
 DEVICE_ROOMS := artifact delta modules store submodules
@@ -337,6 +337,10 @@ bench: setup cross build k8snode ## measure beside the peers and write docs/BENC
 bench-public: build # measure delta tools on public image pairs: docs/benchmark.csv and its plots, hours
 	$(GO) run ./testdata/corpus/compare $(if $(TOOL),-tool $(TOOL)) $(PAIRS)
 	$(GO) run -C docs/pictures .
+
+.PHONY: fleet-sim
+fleet-sim: # compute what a release costs a large fleet, and write the tables of docs/FLEET.md
+	$(GO) run ./testdata/fleet
 
 # FUZZ=delta/vcdiff picks some, by a regular expression over PACKAGE/TARGET.
 .PHONY: fuzz
