@@ -65,8 +65,8 @@ func TestInstall(t *testing.T) {
 			want: []string{app, second, face},
 		},
 		"sub-modules that are scripts": {
-			args: []string{"install-device", "FROM=" + full, "SUBMODULES=deb systemd python"},
-			want: []string{app, compose, scripts + "deb", scripts + "systemd", scripts + "python"},
+			args: []string{"install-device", "FROM=" + full, "SUBMODULES=deb systemd python executable"},
+			want: []string{app, compose, scripts + "deb", scripts + "systemd", scripts + "python", scripts + "executable"},
 		},
 		"one of them": {
 			args: []string{"install-device", "FROM=" + full, "SUBMODULES=systemd"},
@@ -75,7 +75,7 @@ func TestInstall(t *testing.T) {
 		},
 		"sub-module unknown": {args: []string{"install", "FROM=" + full, "SUBMODULES=deb shop"}, said: "there is no sub-module shop"},
 		"sub-modules alone": {
-			args: []string{"install", "FROM=" + full, "PROGRAMS=", "SUBMODULES=deb systemd python"},
+			args: []string{"install", "FROM=" + full, "PROGRAMS=", "SUBMODULES=deb systemd python executable"},
 			want: []string{"usr/share/mender/app-modules/v1/systemd", "usr/share/doc/mender-app/LICENSE"},
 			none: []string{app, compose, kube, client, host, test, script, "etc/mender/mender-app.conf"},
 		},

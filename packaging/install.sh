@@ -39,7 +39,7 @@ if [ "$from" = --remove ]; then
 	for place in $places; do
 		rm -f "${place#*:}/${place%%:*}"
 	done
-	for script in deb systemd python; do # one of somebody else's stays
+	for script in deb systemd python executable; do # one of somebody else's stays
 		! cmp -s "$extras/$script/$script" "$submodules/$script" || rm -f "$submodules/$script"
 	done
 	for page in "$here"/man/*.[1-8]; do
@@ -90,9 +90,9 @@ for program in $programs; do
 done
 for name in ${more:-}; do
 	case $name in
-	deb | systemd | python) ;;
+	deb | systemd | python | executable) ;;
 	*)
-		echo "install: there is no sub-module $name: SUBMODULES names some of deb, systemd, python" >&2
+		echo "install: there is no sub-module $name: SUBMODULES names some of deb, systemd, python, executable" >&2
 		exit 1
 		;;
 	esac

@@ -66,6 +66,12 @@ func checked(context.Context) view.Checkup {
 	}
 }
 
+// screen is what a page is looked at with.
+type screen struct {
+	scheme string
+	width  int
+}
+
 // states are devices as a person may find them.
 func states(t *testing.T) map[string]*Server {
 	t.Helper()
@@ -110,9 +116,9 @@ func TestPage(t *testing.T) {
 	defer done()
 	for name, s := range states(t) {
 		server := httptest.NewServer(s.Handler(t.Context()))
-		paths := []string{"/"}
-		if name == "under way" {
-			paths = []string{"/", "/apps/shop/log", "/apps/shop/deployments/3"}
+		paths, screens := []string{"/"}, []screen{{"dark", 400}, {"light", 1280}}
+		if name == "under way" { // it has everything
+			paths, screens = []string{"/", "/apps/shop/log", "/apps/shop/deployments/3"}, []screen{{"dark", 320}, {"light", 400}, {"light", 1280}}
 		}
 		for _, path := range paths {
 			r, err := http.Get(server.URL + path)
@@ -121,10 +127,7 @@ func TestPage(t *testing.T) {
 			require.Equal(t, 200, r.StatusCode)
 			require.Contains(t, r.Header.Get("Content-Security-Policy"), "default-src 'none'")
 			backs := map[string]bool{}
-			for _, screen := range []struct {
-				scheme string
-				width  int
-			}{{"dark", 320}, {"light", 400}, {"light", 1280}} {
+			for _, screen := range screens {
 				require.NoError(t, b.View(screen.width, screen.scheme))
 				require.NoError(t, b.Open(server.URL+path))
 				require.NoError(t, b.Run(nil, "for (const e of document.querySelectorAll('details')) e.open = true"))

@@ -64,7 +64,7 @@ func (b *Browser) Violations(axe string) (list []string, err error) {
 	if err := b.Run(nil, axe+"\n;undefined"); err != nil {
 		return nil, err
 	}
-	err = b.Run(&list, `axe.run(document).then(found => found.violations.flatMap(v => v.nodes.map(n => 'axe, ' + v.id + ': ' + v.help + ': ' + n.html.slice(0, 200))))`)
+	err = b.Run(&list, `axe.run(document, {resultTypes: ["violations"]}).then(found => found.violations.flatMap(v => v.nodes.map(n => 'axe, ' + v.id + ': ' + v.help + ': ' + n.html.slice(0, 200))))`)
 	return list, err
 }
 

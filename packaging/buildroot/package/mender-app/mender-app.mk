@@ -16,7 +16,7 @@ MENDER_APP_DEPENDENCIES = host-go
 MENDER_APP_ARCH = $(if $(BR2_arm),arm-v7,$(GO_GOARCH))
 MENDER_APP_PROGRAMS = app docker-compose mender-app
 MENDER_APP_PROGRAMS += $(if $(BR2_PACKAGE_MENDER_APP_K8S),k8s)
-MENDER_APP_SUBMODULES = $(if $(BR2_PACKAGE_MENDER_APP_SUBMODULES),deb systemd python)
+MENDER_APP_SUBMODULES = $(if $(BR2_PACKAGE_MENDER_APP_SUBMODULES),deb systemd python executable)
 
 MENDER_APP_MAKE_OPTS = \
 	GO="$(HOST_DIR)/bin/go" \

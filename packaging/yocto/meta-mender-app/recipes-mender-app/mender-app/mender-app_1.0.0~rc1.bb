@@ -38,6 +38,6 @@ do_compile() {
 
 do_install() {
     oe_runmake -C ${S}/src/${GO_IMPORT} ${MENDER_APP_MAKE} install \
-        FROM=build/linux-${MENDER_APP_ARCH} SUBMODULES='deb systemd python'
+        FROM=build/linux-${MENDER_APP_ARCH} SUBMODULES='deb systemd python executable'
     mender_app_adjust
 }
