@@ -129,19 +129,25 @@ func (h countedHeaders) Next() ([]byte, error) {
 // never commit what has not the right digest.
 func FuzzApply(f *testing.F) {
 	old, new := fuzzPair()
-	fuzzBody(f, old, new)
+	fuzzBody(f, old, new, encoder.Options{})
 }
 
 // FuzzUnwind does the same where the delta says what it knows about unwind tables, of a
 // changed and of a new library.
 func FuzzUnwind(f *testing.F) {
 	old, new := contents(f, unwindDir)
-	fuzzBody(f, imageOf("old", delta.Tar, old), imageOf("new", delta.Tar, new))
+	fuzzBody(f, imageOf("old", delta.Tar, old), imageOf("new", delta.Tar, new), encoder.Options{})
 }
 
-func fuzzBody(f *testing.F, old, new delta.Image) {
+// FuzzPacked does the same where zstd compresses an object.
+func FuzzPacked(f *testing.F) {
+	old, new := contents(f, "elf-arm64")
+	fuzzBody(f, imageOf("old", delta.Tar, old[:1024]), imageOf("new", delta.Tar, new), encoder.Options{NoUnwind: true, ByteCost: 1})
+}
+
+func fuzzBody(f *testing.F, old, new delta.Image, o encoder.Options) {
 	var d bytes.Buffer
-	_, err := encoder.Encode(context.Background(), &d, []delta.Image{old}, new, encoder.Options{})
+	_, err := encoder.Encode(context.Background(), &d, []delta.Image{old}, new, o)
 	require.NoError(f, err)
 	r := bufio.NewReader(bytes.NewReader(d.Bytes()))
 	h, err := delta.ReadHeader(r, anyFeature)

@@ -65,6 +65,7 @@ var goldens = []golden{
 	{name: "shared", in: "files", kind: delta.Tar, shared: true, options: plain},
 	{name: "far", in: farDir, kind: delta.Tar, options: plain, features: []string{"far1"}},
 	{name: "sums", in: bulkDir, kind: delta.Tar, options: encoder.Options{NoUnwind: true, Sums: true}, features: []string{"lz2"}},
+	{name: "packed", in: bulkDir, kind: delta.Tar, options: encoder.Options{NoUnwind: true, ByteCost: 1}, features: []string{"zstd1"}},
 	{name: "unwind", in: unwindDir, kind: delta.Tar, features: []string{"unwind1"}},
 	{name: "large", in: largeDir, kind: delta.Blob, slow: true},
 }
@@ -288,6 +289,7 @@ var featureGoldens = map[string]string{
 	delta.FeatureFar:     "far",
 	delta.FeatureUnwind:  "unwind",
 	delta.FeatureSums:    "sums",
+	delta.FeaturePacked:  "packed",
 }
 
 // goldenSums are the SHA-256 of all golden deltas, in the order of their names. They

@@ -82,10 +82,11 @@ const (
 	FeatureFar     = "far1"
 	FeatureUnwind  = "unwind1"
 	FeatureSums    = "lz2"
+	FeaturePacked  = "zstd1"
 )
 
 // Features are all features that a decoder of this version may know.
-var Features = []string{FeatureELF, FeatureLZ, FeatureDeflate, FeatureGo, FeatureFar, FeatureUnwind, FeatureSums}
+var Features = []string{FeatureELF, FeatureLZ, FeatureDeflate, FeatureGo, FeatureFar, FeatureUnwind, FeatureSums, FeaturePacked}
 
 // Limits of the head.
 const (

@@ -38,6 +38,8 @@ func TestMain(m *testing.M) {
 		benchMain(benchEncode(encoder.Options{}))
 	case "encode-quick":
 		benchMain(benchEncode(encoder.Options{Effort: encoder.Quick, Sums: true}))
+	case "encode-packed":
+		benchMain(benchEncode(encoder.Options{Effort: encoder.Quick, Sums: true, ByteCost: 1}))
 	case "encode-best":
 		benchMain(benchEncode(encoder.Options{Effort: encoder.Best}))
 	case "encode-fast":

@@ -33,6 +33,22 @@ func decodeLimitOn(list []budget.Budget, platform string) (l decodeLimit, err er
 	return l, nil
 }
 
+// byteCost is how many instructions a byte of a delta is worth to devices of a platform; 0
+// if only bytes count.
+func (o *Images) byteCost(platform string) int64 {
+	if o.Link == 0 || o.Fast || o.Best {
+		return 0
+	}
+	class, known := o.Device, o.Device.Speed > 0
+	if !known {
+		class, known = budget.ClassOf(platform)
+	}
+	if !known {
+		class = budget.Classes[0]
+	}
+	return o.Link.ByteCost(class)
+}
+
 // tooMuchError says that also the deltas that take the least are over the limit.
 type tooMuchError struct {
 	decodeLimit

@@ -184,13 +184,15 @@ func (m *deltaMaker) image(ctx context.Context, img *plannedImage) (*imageDeltas
 }
 
 // encode makes a delta in the temporary directory. what is its name for Progress; first says
-// that all of it is new content. That is then coded so that devices decode it in less time,
-// which costs few bytes; a delta over bases has few bytes to decode.
+// that all of it is new content.
 func (m *deltaMaker) encode(ctx context.Context, what string, first bool, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
 	o := encoder.Options{
 		TempDir: m.temp, FilesOnly: m.Images.FilesOnly, Thrift: m.thrift, Effort: m.effort(first), NoDeflate: m.lacks(delta.FeatureDeflate), NoGo: m.lacks(delta.FeatureGo), NoFar: m.lacks(delta.FeatureFar), NoUnwind: m.lacks(delta.FeatureUnwind),
-		Sums:     first && !m.Images.Best && !m.lacks(delta.FeatureSums),
+		Sums:     m.byteCost > 0 && !m.lacks(delta.FeatureSums),
 		Progress: m.encoding(what, olds, next),
+	}
+	if !m.lacks(delta.FeaturePacked) {
+		o.ByteCost = m.byteCost
 	}
 	hex := ""
 	if m.cache != nil && !omitted(olds, next) {

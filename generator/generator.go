@@ -175,10 +175,11 @@ type run struct {
 	left       []string       // what of the manifests directory is not shipped, by its names there
 	written    []*output.File // complete files, the artifact last
 
-	reads []string    // the features that the devices have; nil: all
-	limit decodeLimit // of what they take to decode the deltas
-	first bool        // older releases were looked for, and there are none
-	made  *artifact.Made
+	reads    []string    // the features that the devices have; nil: all
+	limit    decodeLimit // of what they take to decode the deltas
+	byteCost int64       // of a delta, see encoder.Options
+	first    bool        // older releases were looked for, and there are none
+	made     *artifact.Made
 
 	cache       *source.Cache // nil: nothing is kept
 	cacheFailed sync.Once     // says that it does not work
@@ -197,6 +198,7 @@ func begin(o Options) (r *run, err error) {
 	if r.limit, err = decodeLimitOn(o.Images.Budgets, o.Application.Platform.String()); err != nil {
 		return nil, &UsageError{Text: "--decode-budget: " + err.Error()}
 	}
+	r.byteCost = o.Images.byteCost(o.Application.Platform.String())
 	r.checkOrchestrator()
 	if s := &o.Artifact.Signing; s.Sign != nil && s.Public == nil {
 		r.warn("the signature is not verified: give the public key with --public-key")

@@ -302,6 +302,7 @@ type inputs struct {
 	Files                                []inputFile
 	DeepDelta, FilesOnly, Fallback, Skip bool
 	Effort                               string        `json:",omitempty"`
+	ByteCost                             int64         `json:",omitempty"`
 	Expires                              string        `json:",omitempty"`
 	Revocations                          digest.Digest `json:",omitempty"`
 	OnDevice                             []string
@@ -348,6 +349,7 @@ func (r *run) madeFrom(images []foundImage, used *manifests.Found) (*artifact.Ma
 	case r.Images.Best:
 		in.Effort = "best"
 	}
+	in.ByteCost = r.byteCost
 	for _, s := range a.Scripts {
 		in.Scripts = append(in.Scripts, inputFile{Name: s.Name, Digest: digest.Of(s.Data)})
 	}

@@ -79,6 +79,12 @@ type Images struct {
 	Skip        bool     // ship no images: all of them are on the device
 	Files       []File   // components that are files
 	OnDevice    []string // images that the manifests use and the device has
+	// Link is the rate at which an artifact arrives on a device, and Device the class of the
+	// device; its zero value is that of the platform, or the slowest. New content is coded in
+	// the way of which such a device has it first: in fewer bytes, or so that it is quicker to
+	// decode. Only bytes count if Link is 0, and with Best.
+	Link   budget.Link
+	Device budget.Class
 	// Budgets bound what devices take to decode the deltas: at most one for a platform.
 	Budgets []budget.Budget
 }

@@ -39,6 +39,7 @@ func addCompletions(root *cobra.Command) {
 		"image":         completeImages,
 		"on-device":     completeImages,
 	}
+	values["for-device"] = fixed(classes())
 	artifacts := cobra.FixedCompletions([]string{"mender"}, cobra.ShellCompDirectiveFilterFileExt)
 	for _, option := range []string{"base", "content", "output-path"} {
 		values[option] = artifacts
@@ -77,6 +78,14 @@ func completeBudget(_ *cobra.Command, _ []string, word string) ([]string, cobra.
 		}
 	}
 	return fit, cobra.ShellCompDirectiveNoFileComp
+}
+
+// classes are the names of the classes of devices.
+func classes() (names []string) {
+	for _, c := range budget.Classes {
+		names = append(names, c.Name)
+	}
+	return names
 }
 
 // completeVariables completes the names of variables of the environment.

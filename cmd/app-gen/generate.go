@@ -95,6 +95,9 @@ type genFlags struct {
 	revocations string // file
 	compression string
 	budgets     []string
+	link        string
+	device      string // class of devices
+	smallest    bool
 	fetched     string // directory for releases that are not here
 	split       bool   // an artifact for each base
 	noCache     bool
@@ -146,7 +149,10 @@ func generateCommand() *cobra.Command {
 	fl.BoolVar(&f.split, "split", false, "make an artifact for each older release that depends on its version, instead of one for all; with --full-fallback also one with full images. {base} in --output-path becomes the version, or whole")
 	fl.StringArrayVar(&f.o.Images.Content, "content", nil, "artifact, directory of artifacts, or image that has content an older artifact has only as a delta (repeatable; files beside the artifact and registries are always tried)")
 	fl.BoolVar(&f.o.Images.Fast, "fast", false, "for trying things out: images without a base travel in gzip and layers that they share once; deltas take less time and are larger")
-	fl.BoolVar(&f.o.Images.Best, "best", false, "search more for a smaller artifact, which takes more time here and on devices")
+	fl.BoolVar(&f.o.Images.Best, "best", false, "search more for a smaller artifact, which takes more time here and on devices; implies --smallest")
+	fl.StringVar(&f.link, linkOption, budget.DefaultLink.String(), "rate at which the artifact arrives on devices, such as 250kbit/s or 100Mbit/s: new content is coded in the way of which a device has it first, downloaded and decoded")
+	fl.StringVar(&f.device, "for-device", "", "class of the devices that decode it: armv7, arm64 or amd64 (default: that of the platform)")
+	fl.BoolVar(&f.smallest, "smallest", false, "count bytes alone and not the time that devices take, for those who pay by the byte")
 	fl.BoolVar(&f.o.Images.DeepDelta, deepDelta, true, "with =false the same as --fast, its former name")
 	hide(fl, deepDelta)
 	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "add the full images, for devices without CURRENT")
@@ -224,6 +230,7 @@ app-gen.toml.
 const (
 	deepDelta    = "deep-delta"
 	decodeBudget = "decode-budget"
+	linkOption   = "link"
 	forVersion   = "for-version"
 )
 
@@ -388,6 +395,24 @@ func (f *genFlags) components() error {
 	return nil
 }
 
+// byTime reads what decides how new content is coded.
+func (f *genFlags) byTime() error {
+	link, err := budget.ParseLink(f.link)
+	if err != nil {
+		return &usageError{text: "--" + linkOption + ": " + err.Error()}
+	}
+	if !f.smallest {
+		f.o.Images.Link = link
+	}
+	if f.device == "" {
+		return nil
+	}
+	if f.o.Images.Device, err = budget.ClassNamed(f.device); err != nil {
+		return &usageError{text: "--for-device: " + err.Error()}
+	}
+	return nil
+}
+
 // resolve turns the flags shared by all platforms into the generator's options.
 func (f *genFlags) resolve(ctx context.Context) error {
 	var err error
@@ -397,6 +422,9 @@ func (f *genFlags) resolve(ctx context.Context) error {
 			return &usageError{text: "--" + decodeBudget + ": " + err.Error()}
 		}
 		f.o.Images.Budgets = append(f.o.Images.Budgets, b)
+	}
+	if err := f.byTime(); err != nil {
+		return err
 	}
 	if f.o.Artifact.Provides, err = keyValues("--provides", f.provides); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 // optionGroups are the options of app-gen as --help shows them. Options that are in none
 // come last, as others.
 var optionGroups = []struct{ name, options string }{
-	{"Everyday", "application-name application-version artifact-name device-type platform orchestrator manifests-dir output-path image fast best dry-run replace strict quiet json"},
+	{"Everyday", "application-name application-version artifact-name device-type platform orchestrator manifests-dir output-path image fast best smallest link for-device dry-run replace strict quiet json"},
 	{"Bases", "base bases-from last require-base split content full-fallback no-depends files-only decode-budget for-version for"},
 	{"Signing and secrets", "key sign-command public-key expires revocations encrypt-secrets-to plain-secret"},
 	{"Reports", "sbom provenance"},

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator/inspect"
 )
 
@@ -15,6 +16,7 @@ func inspectCommand() *cobra.Command {
 	var keyFile string
 	var html pageFile
 	var asJSON bool
+	var link string
 	c := &cobra.Command{
 		Use:   "inspect FILE.mender",
 		Short: "show what is in an artifact, and verify its checksums",
@@ -32,6 +34,10 @@ standard input. With --html it also writes a page for a browser, in one file.
 			if err := html.check(args...); err != nil {
 				return err
 			}
+			rate, err := budget.ParseLink(link)
+			if err != nil {
+				return &usageError{text: "--" + linkOption + ": " + err.Error()}
+			}
 			keys, err := publicKeys(keyFile)
 			if err != nil {
 				return err
@@ -40,6 +46,7 @@ standard input. With --html it also writes a page for a browser, in one file.
 			if err != nil {
 				return err
 			}
+			d.SetLink(rate)
 			if err := html.write(c.Context(), func(w io.Writer) error { return inspect.ArtifactPage(w, d) }); err != nil {
 				return err
 			}
@@ -52,6 +59,7 @@ standard input. With --html it also writes a page for a browser, in one file.
 	}
 	c.Flags().StringVarP(&keyFile, "key", "k", "", "PEM file of the public key that must have signed it")
 	html.add(c)
+	c.Flags().StringVar(&link, linkOption, budget.DefaultLink.String(), "rate at which the artifact arrives on devices, to tell how long that takes")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	return c
 }

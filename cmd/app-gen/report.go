@@ -391,6 +391,13 @@ func printDescription(w io.Writer, d *inspect.Description) {
 		}
 		line("on the device", text)
 	}
+	if t := d.Times; t != nil {
+		text := fmt.Sprintf("about %.1fs to download at %s", t.Download, t.Link)
+		if t.Class != "" {
+			text += fmt.Sprintf(", %.1fs to decode on %s", t.Decode, t.Class)
+		}
+		line("time", text)
+	}
 	if d.Level != "" {
 		line("level", strings.TrimSuffix(d.Level+": "+strings.Join(d.LevelFor, "; "), ": "))
 	}

@@ -24,6 +24,7 @@ import (
 
 func (p *program) checkCommand() *cobra.Command {
 	var o installOptions
+	var link string
 	cmd := &cobra.Command{
 		Use:   "check FILE|URL | --staged APP [VERSION]",
 		Short: "Say whether an artifact would be installed, and what it would change",
@@ -51,11 +52,16 @@ Of a URL only the head of the artifact is read, so the manifests are not checked
 			if err != nil {
 				return err
 			}
-			return p.check(cmd.Context(), from, o)
+			rate, err := budget.ParseLink(link)
+			if err != nil {
+				return fmt.Errorf("%w: --link: %w", device.ErrUsage, err)
+			}
+			return p.check(cmd.Context(), from, o, rate)
 		},
 	}
 	o.keyOptions.Flags(cmd.Flags())
 	o.staged.Flag(cmd, "check")
+	cmd.Flags().StringVar(&link, "link", budget.DefaultLink.String(), "rate at which the artifact arrives, to tell how long that takes")
 	return cmd
 }
 
@@ -63,9 +69,11 @@ Of a URL only the head of the artifact is read, so the manifests are not checked
 type printedForecast struct {
 	*deploy.Forecast
 	Download int64 `json:"download,omitempty"` // bytes of the artifact, if they are known
+	// Times is nil for an artifact that is here already, and where its bytes are not known.
+	Times *budget.Times `json:"times,omitempty"`
 }
 
-func (p *program) check(ctx context.Context, from string, wanted installOptions) (err error) {
+func (p *program) check(ctx context.Context, from string, wanted installOptions, link budget.Link) (err error) {
 	o := p.opener()
 	f := foreseeOptions{whole: !download.IsURL(from), staged: wanted.staged.staged}
 	if p.unmanaged() != nil && !f.staged && len(wanted.Files) == 0 {
@@ -82,7 +90,10 @@ func (p *program) check(ctx context.Context, from string, wanted installOptions)
 	if err != nil {
 		return err
 	}
-	out := printedForecast{found, in.Size}
+	out := printedForecast{Forecast: found, Download: in.Size}
+	if in.Size > 0 && !f.staged {
+		out.Times = out.times(link)
+	}
 	if p.json {
 		err = p.printJSON(out)
 	} else {
@@ -90,6 +101,19 @@ func (p *program) check(ctx context.Context, from string, wanted installOptions)
 	}
 	return errors.Join(err, found.Refused())
 }
+
+// times is how long this device takes to have the artifact.
+func (f *printedForecast) times(link budget.Link) *budget.Times {
+	var decode int64
+	if f.Sizes != nil {
+		decode = f.Sizes.Decode
+	}
+	t := link.TimesOn(platform, f.Download+f.Fetched, decode)
+	return &t
+}
+
+// platform is this device's.
+const platform = "linux/" + runtime.GOARCH
 
 // foreseeOptions are what foresee knows of an artifact.
 type foreseeOptions struct {
@@ -226,8 +250,11 @@ func (p *program) printForecast(f printedForecast) error {
 		rows = append(rows, []string{"written", fmt.Sprintf("%s by the engine, %s of manifests, up to %s for a time",
 			table.Bytes(s.Engine), table.Bytes(s.Manifests), table.Bytes(s.Temp))})
 	}
+	if t := f.Times; t != nil {
+		rows = append(rows, []string{"downloads", fmt.Sprintf("about %.1fs at %s", t.Download, t.Link)})
+	}
 	if s := f.Sizes; s != nil && s.Decode > 0 {
-		rows = append(rows, []string{"decodes", budget.Text(s.Decode, "linux/"+runtime.GOARCH)})
+		rows = append(rows, []string{"decodes", budget.Text(s.Decode, platform)})
 	}
 	if f.Basis > 0 {
 		took := time.Duration(f.Seconds * float64(time.Second)).Round(100 * time.Millisecond)

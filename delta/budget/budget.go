@@ -4,7 +4,6 @@ package budget
 
 import (
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,13 +16,20 @@ type Work struct {
 	Literals int64 `json:"literals"` // bytes outside of matches in bulk parts, that mixed contexts predict
 	Summed   int64 `json:"summed"`   // those that sums predict
 	Packed   int64 `json:"packed"`   // bytes of bulk parts, as they travel
+	Expanded int64 `json:"expanded"` // bytes that zstd gives
 	Deflated int64 `json:"deflated"` // bytes that are compressed again; those at levels below 6 count half
 }
 
 // Instructions is about how many instructions a decoder on arm/v7 executes for the work.
 // docs/BENCHMARKS.md says how the factors were found, and how far off they are.
 func (w *Work) Instructions() int64 {
-	return 25e6 + 40*w.Bytes + 620*w.Bits + 3000*w.Literals + 1200*w.Summed + 180*w.Packed + 450*w.Deflated
+	return 25e6 + 40*w.Bytes + 620*w.Bits + 3000*w.Literals + 1200*w.Summed + 180*w.Packed + 65*w.Expanded + 450*w.Deflated
+}
+
+// Minus is the work that is left of w without o.
+func (w Work) Minus(o Work) Work {
+	return Work{Bytes: w.Bytes - o.Bytes, Bits: w.Bits - o.Bits, Literals: w.Literals - o.Literals, Summed: w.Summed - o.Summed,
+		Packed: w.Packed - o.Packed, Expanded: w.Expanded - o.Expanded, Deflated: w.Deflated - o.Deflated}
 }
 
 // A Class is a kind of devices. It stands for slow ones that are in wide use.
@@ -51,10 +57,24 @@ func ClassOf(platform string) (Class, bool) {
 	return Class{}, false
 }
 
+// ClassNamed returns the class with a name.
+func ClassNamed(name string) (Class, error) {
+	for _, c := range Classes {
+		if c.Name == name {
+			return c, nil
+		}
+	}
+	return Class{}, fmt.Errorf("%q is no class of devices; there are %s", name, names())
+}
+
 // Time is how long one core of a device of the class takes for so many instructions.
 func (c Class) Time(instructions int64) time.Duration {
-	seconds := min(float64(instructions)/float64(c.Speed), maxTime.Seconds())
-	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Millisecond)
+	return rounded(float64(instructions) / float64(c.Speed))
+}
+
+// rounded is a time of at most maxTime, in tenths of a second.
+func rounded(seconds float64) time.Duration {
+	return time.Duration(min(seconds, maxTime.Seconds()) * float64(time.Second)).Round(100 * time.Millisecond)
 }
 
 // Text tells what decoding takes on a platform, with the processor that its class stands
@@ -92,8 +112,10 @@ func Parse(s string) (b Budget, err error) {
 			return b, nil
 		}
 	}
-	if named && !slices.ContainsFunc(Classes, func(c Class) bool { return c.Name == class }) {
-		return b, fmt.Errorf("%q is no class of devices; there are %s", class, names())
+	if named {
+		if _, err := ClassNamed(class); err != nil {
+			return b, err
+		}
 	}
 	b.Class = class
 	if b.Time, err = time.ParseDuration(amount); err != nil || b.Time <= 0 || b.Time > maxTime {

@@ -49,6 +49,10 @@ type Options struct {
 	// Sums makes a delta whose literals in bulk take about half the time to decode, and have
 	// 0.7 % more bytes.
 	Sums bool
+	// ByteCost is how many instructions (package budget) a device could execute in the time in
+	// which a byte of the delta arrives. If it is more than 0, zstd compresses each object of
+	// which a device has more in less time so: it takes more bytes and is quicker to decode.
+	ByteCost int64
 	// Progress, if set, is called from time to time, never concurrently, with
 	// the bytes of the new image that are done, and their total.
 	Progress func(done, total int64)
@@ -81,9 +85,17 @@ const (
 // Options.Memory; debug.SetMemoryLimit bounds the garbage beyond that. Objects that
 // cannot be read in place need their size in Options.TempDir.
 func Encode(ctx context.Context, w io.Writer, old []delta.Image, new delta.Image, o Options) (*Report, error) {
-	e := &encoder{ctx: ctx, opt: o}
+	if o.ByteCost > 0 && o.Effort != Stored {
+		return encodeByTime(ctx, w, old, new, o)
+	}
+	e := &encoder{opt: o}
+	return e.encode(ctx, w, old, new)
+}
+
+func (e *encoder) encode(ctx context.Context, w io.Writer, old []delta.Image, new delta.Image) (*Report, error) {
+	e.ctx = ctx
 	e.memory.free.L = &e.memory.mu
-	if e.memory.most = o.Memory; o.Memory <= 0 {
+	if e.memory.most = e.opt.Memory; e.opt.Memory <= 0 {
 		e.memory.most = 900 << 20
 	}
 	defer e.close()
@@ -148,9 +160,10 @@ type encoder struct {
 
 	memory memory
 
-	plans []*objectPlan // by new object; bases are indexes into old
-	total int64
-	done  int64
+	plans  []*objectPlan // by new object; bases are indexes into old
+	packed map[int]bool  // the new objects that zstd compresses
+	total  int64
+	done   int64
 }
 
 func (e *encoder) close() {
@@ -282,6 +295,9 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	if sums {
 		h.Features = append(h.Features, delta.FeatureSums)
 	}
+	if len(e.packed) > 0 {
+		h.Features = append(h.Features, delta.FeaturePacked)
+	}
 	head, err := delta.AppendHeader(nil, h)
 	if err != nil {
 		return nil, err
@@ -292,6 +308,9 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	c := codec.NewEncoder(e.ctx, w, literals, e.store, h.Bases, h.Size())
 	if unwind {
 		c.KnowUnwind()
+	}
+	if len(e.packed) > 0 {
+		c.Pack(newPacker)
 	}
 	if e.opt.Shares != nil {
 		c.Shares(e.opt.Shares)
@@ -317,6 +336,7 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 
 // code codes one object and records its cost.
 func (e *encoder) code(c *codec.Codec, in delta.ObjectInfo, p *objectPlan, or *ObjectReport) error {
+	before := c.Work()
 	lastCoded, lastBulk := c.Sizes()
 	account := func(kind string) {
 		coded, bulk := c.Sizes()
@@ -338,8 +358,9 @@ func (e *encoder) code(c *codec.Codec, in delta.ObjectInfo, p *objectPlan, or *O
 		return err
 	}
 	account("headers")
+	or.Work, or.Packed = c.Work().Minus(before), e.packed[in.Index]
 	e.done += in.Size
 	return nil
 }
 
-var opNames = [script.NumOps]string{"same", "copied", "changed", "changed", "new", "new"}
+var opNames = [script.NumOps]string{"same", "copied", "changed", "changed", "new", "new", "packed"}

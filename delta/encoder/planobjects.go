@@ -46,12 +46,16 @@ func (e *encoder) plan() error {
 		if h == nil {
 			continue
 		}
-		p := &objectPlan{Object: script.Object{Tar: h.tar, R: h.r, Size: h.Size, Tail: h.tail}}
-		if h.tar {
+		p := &objectPlan{Object: script.Object{Tar: h.tar && !e.packed[i], R: h.r, Size: h.Size, Tail: h.tail}}
+		switch {
+		case e.packed[i]:
+			p.Whole.Op, p.Whole.New = script.Packed, h.r
+			p.contents = []*target{{Place: script.Place{Size: h.Size}, plan: &p.Whole}}
+		case h.tar:
 			if err := e.planTar(h, p); err != nil {
 				return err
 			}
-		} else {
+		default:
 			p.Whole.New = h.r
 			t := &target{Place: script.Place{Size: h.Size}, plan: &p.Whole}
 			if h.Size > 0 {

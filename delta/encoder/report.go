@@ -13,6 +13,10 @@ type ObjectReport struct {
 	Bytes map[string]int64
 	// Files counts members by treatment: same, copied, changed, new.
 	Files map[string]int
+	// Work is what decoding the object takes, beside what begins the decoder.
+	Work budget.Work
+	// Packed says that zstd compresses the object.
+	Packed bool
 }
 
 // Total returns the bytes of the delta that the object costs.

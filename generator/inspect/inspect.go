@@ -21,6 +21,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/artifact/statement"
+	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/source"
@@ -48,6 +49,7 @@ type Description struct {
 	Images         []ImageDescription  `json:"images"`
 	Manifests      []ManifestFile      `json:"manifests"`
 	Reach          []manifests.Reach   `json:"reach,omitempty"`     // what services reach beyond what is shipped
+	Times          *budget.Times       `json:"times,omitempty"`     // that a device takes to have it; set by SetLink
 	Level          string              `json:"level,omitempty"`     // that a device must give the application: confined, host-network or trusted
 	LevelFor       []string            `json:"level_for,omitempty"` // what needs it
 	Warnings       []string            `json:"warnings,omitempty"`

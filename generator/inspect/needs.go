@@ -1,6 +1,19 @@
 package inspect
 
-import "github.com/mender-app/mender-app/artifact"
+import (
+	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/delta/budget"
+)
+
+// SetLink sets Times for a rate at which the artifact arrives.
+func (d *Description) SetLink(l budget.Link) {
+	var decode int64
+	if s, _ := d.Needs(); s != nil {
+		decode = s.Decode
+	}
+	t := l.TimesOn(d.meta.Platform, d.Bytes, decode)
+	d.Times = &t
+}
 
 // Needs is what the artifact takes on a device, nil if it does not say. An image that
 // travels in several ways counts with the largest figures of these, because which way a

@@ -60,6 +60,13 @@ func (c *Codec) Extend(open func() (lz.File, error), most int64) { c.run.lz.Exte
 // the first object is decoded.
 func (c *Codec) Sums() { c.run.lz.Sums() }
 
+// Pack lets whole objects be compressed by zstd. writer makes what compresses one; it is nil
+// in a decoder. Pack is called before the first object.
+func (c *Codec) Pack(writer func(io.Writer) (Packer, error)) {
+	c.run.newPacker = writer
+	c.contents.ops.packs = true
+}
+
 // KnowUnwind makes the codec code what is known about unwind tables, as deltas with that
 // feature do. It is called before the first object.
 func (c *Codec) KnowUnwind() { c.contents.literals.unwind.on = true }
@@ -105,7 +112,7 @@ func (c *Codec) object(info delta.ObjectInfo, p *script.Object) error {
 	if c.run.Raw(1, tar) != 0 {
 		err = c.members.code(p)
 	} else {
-		e := &content{Place: script.Place{Size: info.Size}, plan: noPlan}
+		e := &content{Place: script.Place{Size: info.Size}, plan: noPlan, whole: true}
 		if p != nil {
 			e.plan = &p.Whole
 		}
@@ -118,7 +125,7 @@ func (c *Codec) object(info delta.ObjectInfo, p *script.Object) error {
 		err = delta.FormatErrorf("a frame is cut short")
 	}
 	if err == nil {
-		_, err = c.run.endFrame(c.run.Encoding && c.run.bulk.Len() > 0)
+		_, err = c.run.endFrame(c.run.Encoding && c.run.bulkLen() > 0)
 		c.run.share("headers of members")
 	}
 	if err == nil && c.out.left() != 0 {
@@ -147,7 +154,7 @@ func (c *Codec) Work() budget.Work {
 	w.Bytes += c.old.reads.read + c.run.bulkPlain
 	w.Bits += c.run.Coded
 	w.Literals, w.Summed = c.run.bulk.Literals()
-	w.Packed = c.run.bulkSize
+	w.Packed = c.run.bulkSize - c.run.packedSize
 	return w
 }
 

@@ -44,6 +44,8 @@ func (c *contentCoder) pass(e *content) error {
 	c.sums.beginFile(e.op)
 	defer c.sums.endFile(e.Path)
 	switch {
+	case e.op == script.Packed:
+		return c.packed(e)
 	case e.op.Copies():
 		return c.copyFile(e.src, e.Size)
 	case e.streams:
@@ -84,6 +86,38 @@ func (c *contentCoder) copyFile(src script.Source, size int64) error {
 	c.old.learn(c.old.key(src), size, crc)
 	c.old.copied.add(src, crc)
 	return nil
+}
+
+// packed codes an object that zstd compresses.
+func (c *contentCoder) packed(e *content) error {
+	if err := c.beginPacked(); err != nil {
+		return err
+	}
+	for off := int64(0); off < e.Size; {
+		if off > 0 {
+			if err := c.boundary(); err != nil {
+				return err
+			}
+			if err := c.ctx.Err(); err != nil {
+				return err
+			}
+		}
+		b := c.buf[:min(Chunk, e.Size-off)]
+		if c.Encoding {
+			if err := readFull(e.plan.New, b, off); err != nil {
+				return err
+			}
+		}
+		c.work.Expanded += int64(len(b))
+		if err := c.packedBytes(b); err != nil {
+			return err
+		}
+		if err := c.out.write(b); err != nil {
+			return err
+		}
+		off += int64(len(b))
+	}
+	return c.endPacked()
 }
 
 // literalCoder codes bytes without the help of old content.

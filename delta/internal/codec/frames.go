@@ -30,7 +30,8 @@ type frames struct {
 	coded []byte           // decoding: the coded part of this frame
 	left  io.LimitedReader // decoding: the unread rest of the bulk part
 	begun bool             // a frame is begun
-	last  model.Prob       // the frame ends here
+	packing
+	last model.Prob // the frame ends here
 
 	size, bulkSize int64 // encoding: bytes written, and those of them in bulk parts,
 	bulkPlain      int64 // and bytes that became the latter
@@ -74,7 +75,7 @@ func (f *frames) boundary() error {
 		}
 		return f.next()
 	}
-	full := f.Encoding && (f.Len() > frameCoded || f.bulk.Len() > frameBulk)
+	full := f.Encoding && (f.Len() > frameCoded || f.bulkLen() > frameBulk)
 	if ended, err := f.endFrame(full); !ended || err != nil {
 		return err
 	}
@@ -99,7 +100,10 @@ func (f *frames) endFrame(now bool) (bool, error) {
 // flush writes the frame.
 func (f *frames) flush() error {
 	coded := f.Finish()
-	z := f.bulk.Flush()
+	z, err := f.flushBulk()
+	if err != nil {
+		return err
+	}
 	if len(coded) > maxCoded || len(z) > maxBulk {
 		return fmt.Errorf("a frame has grown to %d and %d bytes", len(coded), len(z))
 	}

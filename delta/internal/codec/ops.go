@@ -17,6 +17,7 @@ type content struct {
 	oldSize int64 // of src
 	streams bool  // it has streams whose uncompressed bytes are coded
 	noELF   bool  // addresses are not predicted
+	whole   bool  // it is an object that is not split into members
 	// plan is what the encoder decided; it is empty when decoding.
 	plan *script.Content
 }
@@ -34,6 +35,7 @@ type opCoder struct {
 	asNamed    model.Prob       // an old file has the member's path
 	oldSize    *model.UintModel
 	hasStreams [2]model.Prob // by the name
+	packs      bool          // whole objects may be packed
 }
 
 func newOpCoder(r *run, bases int, names *model.ByteModel) *opCoder {
@@ -62,7 +64,7 @@ func (c *opCoder) code(e *content, left int64) error {
 		}
 	}
 	e.op = script.Op(c.Tree(c.op[(c.last<<2|class)<<1][:], 3, int(e.plan.Op)))
-	if e.op >= script.NumOps {
+	if e.op >= script.NumOps || e.op == script.Packed && !(c.packs && e.whole) {
 		return delta.FormatErrorf("unknown operation")
 	}
 	c.last = e.op
@@ -85,7 +87,7 @@ func (c *opCoder) code(e *content, left int64) error {
 			e.oldSize = int64(c.Uint(c.oldSize, uint64(e.plan.OldSize)))
 		}
 	}
-	if !e.op.Copies() {
+	if !e.op.Copies() && e.op != script.Packed {
 		k := 0
 		if strings.HasSuffix(e.Path, ".gz") {
 			k = 1

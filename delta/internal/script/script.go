@@ -18,6 +18,7 @@ const (
 	ChangeOther           // changed from another old file
 	Literal               // modelled byte by byte
 	Bulk                  // in the frame's bulk part
+	Packed                // a whole object, compressed by zstd in the frames' bulk parts
 	NumOps
 )
 
