@@ -61,6 +61,7 @@ func (r *run) encodeWithin(ctx context.Context, p *plan, out *payload) (*encoded
 		}
 		done, err := search.judge(decodingOf(&out.sizes, out.components))
 		if done {
+			p.coded(made)
 			return made, nil
 		}
 		made.remove()

@@ -52,6 +52,8 @@ type PlannedLayer struct {
 	Size    int64        `json:"size"`
 	Omitted bool         `json:"omitted"`
 	In      string       `json:"in,omitempty"` // the image it is taken from if it is omitted
+	// Zstd says that zstd compresses the layer, because a device has it in less time so.
+	Zstd bool `json:"zstd,omitempty"`
 }
 
 // plan is a Plan with what its execution needs.
@@ -233,6 +235,20 @@ func (p *plan) component(i int, ls source.Layers) PlannedComponent {
 		c.Whole += ls[l.DiffID].Compressed
 	}
 	return c
+}
+
+// coded notes which layers of deltas zstd compresses.
+func (p *plan) coded(made *encoded) {
+	for i, m := range made.images {
+		if m == nil || p.images[i].format != artifact.FormatDelta {
+			continue
+		}
+		for _, o := range m.deltas[0].report.Objects {
+			if o.Index > 0 { // 0 is the config
+				p.Components[i].Layers[o.Index-1].Zstd = o.Packed
+			}
+		}
+	}
 }
 
 // engineGrowth returns by how many bytes the disk of a device's engine grows: the

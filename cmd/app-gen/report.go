@@ -15,7 +15,6 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/digest"
-	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator"
@@ -238,7 +237,7 @@ func printMade(w io.Writer, r *generator.Result, d *inspect.Description) {
 				}
 				continue
 			}
-			t.row(c.URL, orDash(c.Base), layersText(d, c.Digest), bytesText(size), orDash(full), bytesText(made.Bytes), orDash(saved))
+			t.row(c.URL, orDash(c.Base), layersText(d, c), bytesText(size), orDash(full), bytesText(made.Bytes), orDash(saved))
 		}
 		t.print()
 		if whole > sent && sent > 0 {
@@ -279,10 +278,10 @@ func variantBase(v generator.PlannedVariant) string {
 }
 
 // layersText counts the layers of an image by their encoding.
-func layersText(d *inspect.Description, digest image.Digest) string {
+func layersText(d *inspect.Description, c generator.PlannedComponent) string {
 	n := map[string]int{}
 	for _, img := range d.Images {
-		if img.Digest != digest {
+		if img.Digest != c.Digest {
 			continue
 		}
 		for _, l := range img.Layers {
@@ -297,6 +296,15 @@ func layersText(d *inspect.Description, digest image.Digest) string {
 	}
 	if len(parts) == 0 {
 		return "none"
+	}
+	zstd := 0
+	for _, l := range c.Layers {
+		if l.Zstd {
+			zstd++
+		}
+	}
+	if zstd > 0 {
+		parts = append(parts, fmt.Sprintf("%d by zstd", zstd))
 	}
 	return strings.Join(parts, ", ")
 }
