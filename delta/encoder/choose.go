@@ -38,6 +38,7 @@ func encodeByTime(ctx context.Context, w io.Writer, old []delta.Image, new delta
 		return nil, err
 	}
 	if len(packed) > 0 {
+		o.Progress = nil // all is done once; most of what is left is quick
 		second := &encoder{opt: o, packed: packed}
 		return second.encode(ctx, w, old, new)
 	}

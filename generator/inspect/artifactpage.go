@@ -11,6 +11,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator/manifests"
 )
 
@@ -149,7 +150,7 @@ func onDevice(d *Description) section {
 		{"Temporary files", []string{temporary}},
 		{"Engine’s disk", []string{disk}},
 		{"Manifests", []string{Bytes(z.Manifests)}},
-		{"Time", decodingTime(decoding)},
+		{"Time", append(decodingTime(decoding), timesText(d.Times)...)},
 	}
 	if atMost {
 		s.Notes = []string{"An image that travels in several ways counts with the largest figures of these. Each way has its own below."}
@@ -164,6 +165,18 @@ func decodingTime(here time.Duration) (lines []string) {
 		lines = append(lines, fmt.Sprintf("%.1f s on this machine, to decode the images", here.Seconds()))
 	}
 	return append(lines, "“mender-app check FILE” on a device predicts it, from the updates that the device had")
+}
+
+// timesText tells how long a device takes for an artifact; t may be nil.
+func timesText(t *budget.Times) []string {
+	if t == nil {
+		return nil
+	}
+	lines := []string{fmt.Sprintf("about %.1f s to download at %s", t.Download, t.Link)}
+	if t.Class != "" {
+		lines = append(lines, fmt.Sprintf("about %.1f s to decode on a device of the class %s", t.Decode, t.Class))
+	}
+	return lines
 }
 
 // payload lists the files of the artifact's payload and of its manifests.
