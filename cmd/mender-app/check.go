@@ -34,7 +34,8 @@ and what it needs, the policies, the bases of deltas, the free space, and, throu
 the sub-module, the manifests. It says which staged artifacts would be installed
 first, which services would start, restart, go on and be removed, which networks would
 be made anew, how long the release would have to become healthy, what would be
-written, and how long the last installations of the application took on this device.
+written, how long the download takes at the rate of --link and the decoding on this
+device, and how long the last installations of the application took here.
 Nothing is changed. The exit code is 9 if the artifact would be refused.
 
 On a device with a Mender client, the signature and the depends are checked as that
