@@ -422,7 +422,7 @@ func (a *App) HasSecrets() bool {
 
 // Forget removes the application and all its releases. The history stays. The
 // application's data in directories and files that a service wrote into its mounts stay
-// too, and so does the sub-module's note of volumes without a name: only its PURGE removes
+// too, and so do the sub-module's notes of volumes: only its PURGE removes
 // them.
 func (a *App) Forget() error {
 	if a.AdoptedFrom != "" {
@@ -458,7 +458,7 @@ func (a *App) Forget() error {
 
 // leftNames are in an application's directory what a sub-module leaves of its data, or needs
 // to find it, when the application is forgotten.
-var leftNames = []string{mountsName, DataName, unnamedName}
+var leftNames = []string{mountsName, DataName, unnamedName, keptName}
 
 // isLeft reports whether there is a file at a path, or a directory that is not empty.
 func isLeft(path string) (bool, error) {

@@ -39,6 +39,7 @@ const (
 	mountsName    = "mounts"               // of the sub-module
 	secretsName   = "secrets"              // of the sub-module
 	unnamedName   = "volumes-unnamed.json" // of the sub-module
+	keptName      = "volumes-kept.json"    // of the sub-module
 	savedDir      = "components"
 	corruptInfix  = ".corrupt-"
 )

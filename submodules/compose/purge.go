@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -67,14 +68,16 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 		}
 	}
 	// If others share the project, its networks and volumes are theirs too and stay.
+	shared := map[string]bool{}
 	for _, c := range all {
 		if !mine[c.ID] {
-			delete(projects, c.Labels[labelProject])
+			shared[c.Labels[labelProject]] = true
 		}
 	}
 	for p := range s.claims(s.req.Dir, all) {
-		delete(projects, p)
+		shared[p] = true
 	}
+	maps.DeleteFunc(projects, func(p string, _ bool) bool { return shared[p] })
 	var data []string
 	named, err := s.finder().Data(ctx, projects)
 	if err != nil {
@@ -94,6 +97,20 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 			return err
 		}
 		unnamed = addUnnamed(unnamed, noted...)
+		kept, err := s.kept(ctx, filepath.Dir(dir), shared)
+		if err != nil {
+			return err
+		}
+		for _, name := range kept {
+			if !slices.Contains(named, name) {
+				named = append(named, name)
+			}
+		}
+		if !r.Data && !r.First {
+			if err := s.noteKept(ctx, filepath.Dir(dir), projects); err != nil {
+				return err
+			}
+		}
 	}
 	mounted := unnamedOf(list)
 	unnamed = addUnnamed(unnamed, mounted...)
@@ -139,6 +156,11 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 	for dir := range dirs {
 		if _, err := s.noteUnnamed(ctx, filepath.Dir(dir), nil); err != nil {
 			return err
+		}
+		if r.Data {
+			if err := forgetKept(filepath.Dir(dir)); err != nil {
+				return err
+			}
 		}
 	}
 	if err := s.forgetMade(); err != nil {

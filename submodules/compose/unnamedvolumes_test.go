@@ -138,6 +138,36 @@ func TestVolumesWithoutANameComeBack(t *testing.T) {
 	}
 }
 
+// A project with a name of its own is found again by what a PURGE has written down, and
+// volumes of others stay.
+func TestPurgeFindsVolumesOfANamedProject(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	v1 := b.load("1")
+	name := b.app + "-own"
+	dir := b.release("1", map[string]string{"compose.yaml": "name: " + name + "\nservices:\n  web:\n    image: " + b.app + ":1\n    stop_grace_period: 1s\n    volumes: [\"kept:/kept\"]\nvolumes: {kept: {}}\n"})
+	req := submodules.Request{App: b.app, Dir: dir, Components: []submodules.Component{v1}}
+	require.NoError(t, b.mod.Rollout(t.Context(), req))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: req}))
+	note := filepath.Join(b.store, b.app, keptName)
+	require.FileExists(t, note)
+
+	// What the store does when it forgets an application.
+	require.NoError(t, os.Remove(dir))
+	require.NoError(t, os.RemoveAll(filepath.Join(b.store, b.app, "releases")))
+	b.docker("volume", "create", "--label", labelProject+"=somebody", name+"-other")
+	t.Cleanup(func() { _ = b.cli.VolumeRemove(context.Background(), name+"-other", true) })
+	text, err := os.ReadFile(note)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(note, []byte(strings.Replace(string(text), "[", `[{"name": "`+name+`-other", "project": "`+name+`"},`, 1)), 0o600))
+	require.NoError(t, b.mod.Purge(t.Context(), submodules.PurgeRequest{Request: submodules.Request{App: b.app, Dir: dir}, Data: true}))
+	_, err = b.cli.VolumeInspect(t.Context(), name+"_kept")
+	require.Error(t, err)
+	_, err = b.cli.VolumeInspect(t.Context(), name+"-other")
+	require.NoError(t, err, "it is another project's")
+	require.NoFileExists(t, note)
+}
+
 // A file that is damaged, or that names what has a name, leads to no removal.
 func TestUnnamedVolumesOfADamagedFile(t *testing.T) {
 	name := strings.Repeat("0a", 32)
