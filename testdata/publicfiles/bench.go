@@ -19,6 +19,7 @@ import (
 	"github.com/docker/docker/api/types/volume"
 	"github.com/docker/docker/client"
 
+	"github.com/mender-app/mender-app/submodules/compose/rules"
 	"github.com/mender-app/mender-app/testdata/bed"
 )
 
@@ -157,7 +158,7 @@ func (b *bench) project(app, from string) (r row, err error) {
 			return r, err
 		}
 	}
-	want, text, err := b.plainUp(plain, one, m)
+	want, text, err := b.plainUp(app, plain, one, m)
 	if err != nil {
 		return r, err
 	}
@@ -254,14 +255,26 @@ func (b *bench) nameBuilds(m model, dirs ...string) (model, error) {
 const settle = 2 * time.Second
 
 // plainUp runs a project with plain Compose, notes what it makes, and takes it down.
-func (b *bench) plainUp(dir, images string, m model) (made map[string]string, text string, err error) {
+func (b *bench) plainUp(app, dir, images string, m model) (made map[string]string, text string, err error) {
 	if text, err = b.said("docker", "load", "-i", images); err != nil || text != "" {
 		return nil, text, err
 	}
 	if err := b.outside(m); err != nil {
 		return nil, "", err
 	}
-	compose := []string{"-c", `cd "$0" && exec docker compose "$@"`, dir} // its directory has the name of the application
+	compose := []string{"-c", `cd "$0" && exec docker compose "$@"`, dir}
+	// The files may name the project. Otherwise it has the name of the application.
+	files, err := rules.FindFiles(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	named, err := rules.Named(dir, files)
+	if err != nil {
+		return nil, "", err
+	}
+	if !named {
+		compose = append(compose, "-p", app)
+	}
 	text, err = b.said("sh", append(compose, "up", "--detach", "--pull", "never", "--no-build")...)
 	if err == nil && text == "" {
 		time.Sleep(settle)
