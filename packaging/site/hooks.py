@@ -56,6 +56,7 @@ def on_post_page(output, page, config):
     what draws them. The theme asks another host for that only if it is not there."""
     output = output.replace('role="dialog"', 'role="dialog" aria-label="Search"', 1)
     output = output.replace('data-md-component="source"', "")  # it would ask GitHub for numbers
+    output = re.sub(r"<th( [^>]*)?></th>", r"<td\1></td>", output)  # a corner is no header
     for scrolls in ('<div class="md-search__scrollwrap"', "<pre><span></span><code", "<pre><code"):
         output = output.replace(scrolls, scrolls + ' tabindex="0"')
     if 'class="mermaid"' not in output:
