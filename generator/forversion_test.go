@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"math/rand"
 	"os"
 	"strings"
 	"testing"
@@ -72,8 +73,10 @@ func TestForVersionDeltas(t *testing.T) {
 	require.NoError(t, z.Close())
 	bash, err := os.ReadFile("/bin/bash") // it has unwind tables
 	require.NoError(t, err)
+	noise := make([]byte, 500_000) // which models make no smaller than zstd
+	rand.New(rand.NewSource(1)).Read(noise)
 	s := newShop(t)
-	img := gentest.Image(t, "linux/amd64", gentest.Files{"doc.gz": packed.String(), "large": strings.Repeat("0", 5<<20), "bash": string(bash)})
+	img := gentest.Image(t, "linux/amd64", gentest.Files{"doc.gz": packed.String(), "large": strings.Repeat("0", 5<<20), "bash": string(bash)}, gentest.Files{"noise": string(noise)})
 	gentest.DockerArchive(t, s.archive("doc:1"), map[string]v1.Image{"shop/doc:1": img})
 	for forVersion, want := range map[string][]string{
 		"":                          delta.Features,
@@ -82,7 +85,7 @@ func TestForVersionDeltas(t *testing.T) {
 		"delta/1 elf1 lz1":          {delta.FeatureELF, delta.FeatureLZ},
 	} {
 		o := s.options(t, "doc:1")
-		o.Artifact.ForVersion, o.Images.DeepDelta = forVersion, true
+		o.Artifact.ForVersion, o.Images.DeepDelta, o.Images.Link = forVersion, true, 10e6
 		_, err := Generate(t.Context(), o, false)
 		require.NoError(t, err, forVersion)
 		a := read(t, o.Build.Output)

@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator"
@@ -237,7 +238,7 @@ func printMade(w io.Writer, r *generator.Result, d *inspect.Description) {
 				}
 				continue
 			}
-			t.row(c.URL, orDash(c.Base), layersText(d, c), bytesText(size), orDash(full), bytesText(made.Bytes), orDash(saved))
+			t.row(c.URL, orDash(c.Base), layersText(d, c.Digest), bytesText(size), orDash(full), bytesText(made.Bytes), orDash(saved))
 		}
 		t.print()
 		if whole > sent && sent > 0 {
@@ -278,10 +279,10 @@ func variantBase(v generator.PlannedVariant) string {
 }
 
 // layersText counts the layers of an image by their encoding.
-func layersText(d *inspect.Description, c generator.PlannedComponent) string {
+func layersText(d *inspect.Description, digest image.Digest) string {
 	n := map[string]int{}
 	for _, img := range d.Images {
-		if img.Digest != c.Digest {
+		if img.Digest != digest {
 			continue
 		}
 		for _, l := range img.Layers {
@@ -296,15 +297,6 @@ func layersText(d *inspect.Description, c generator.PlannedComponent) string {
 	}
 	if len(parts) == 0 {
 		return "none"
-	}
-	zstd := 0
-	for _, l := range c.Layers {
-		if l.Zstd {
-			zstd++
-		}
-	}
-	if zstd > 0 {
-		parts = append(parts, fmt.Sprintf("%d by zstd", zstd))
 	}
 	return strings.Join(parts, ", ")
 }
