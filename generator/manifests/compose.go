@@ -263,27 +263,77 @@ func (c *composer) load(ctx context.Context, files []string) (*types.Project, er
 		cli.WithResolvedPaths(false),
 		cli.WithLoadOptions(record),
 	}
-	load := func(options ...cli.ProjectOptionsFn) (*types.Project, error) {
-		o, err := cli.NewProjectOptions(files, options...)
-		if err != nil {
-			return nil, err
-		}
-		return o.LoadProject(ctx)
+	o, err := cli.NewProjectOptions(files, options...)
+	if err != nil {
+		return nil, c.explain(m.named(err))
 	}
-	project, err := load(options...)
+	project, err := o.LoadProject(ctx)
 	if err != nil {
 		// Compose compares the parts with each other last. Without that, they can be judged
 		// one by one, and all that is wrong is said at once.
-		said := c.explain(m.named(err))
-		if project, err = load(append(options, cli.WithConsistency(false))...); err != nil {
-			return nil, said
+		said := m.named(err)
+		loose, err := cli.NewProjectOptions(files, append(options, cli.WithConsistency(false))...)
+		if err != nil {
+			return nil, c.explain(said)
 		}
-		if err := c.collect(said); err != nil {
-			return nil, err
+		if project, err = loose.LoadProject(ctx); err != nil {
+			return nil, c.explain(said)
+		}
+		model, err := o.LoadModel(ctx)
+		if err != nil {
+			return nil, c.explain(m.named(err))
+		}
+		each := inconsistencies(model, profiles)
+		if len(each) == 0 { // it is none of a service
+			each = []error{said}
+		}
+		for _, err := range each {
+			if err := c.collect(c.explain(m.named(err))); err != nil {
+				return nil, err
+			}
 		}
 	}
 	c.checkProfiles(profiles, project)
 	return project, c.collect(c.checkUnset())
+}
+
+// maxCompared bounds the services that inconsistencies looks at: each takes a look at all.
+const maxCompared = 100
+
+// inconsistencies is what Compose finds wrong in each service of a model when it compares the
+// parts of the project. By itself, it says the first that it finds, and begins anywhere.
+func inconsistencies(model map[string]any, profiles []string) (all []error) {
+	services, _ := model["services"].(map[string]any)
+	names := slices.Sorted(maps.Keys(services))
+	for _, name := range names[:min(len(names), maxCompared)] {
+		alone := map[string]any{}
+		for _, key := range []string{"networks", "volumes", "configs", "secrets", "models", "jobs"} {
+			if part, ok := model[key]; ok {
+				alone[key] = part
+			}
+		}
+		beside := map[string]any{}
+		for other, text := range services {
+			service, _ := text.(map[string]any)
+			if other == name {
+				beside[other] = service
+				continue
+			}
+			stub := map[string]any{"image": other}
+			for _, key := range []string{"build", "profiles"} { // others may refer to these
+				if part, ok := service[key]; ok {
+					stub[key] = part
+				}
+			}
+			beside[other] = stub
+		}
+		alone["services"] = beside
+		_, err := loader.ModelToProject(alone, &loader.Options{Profiles: profiles, SkipResolveEnvironment: true, SkipResolveLabels: true}, types.ConfigDetails{})
+		if err != nil {
+			all = append(all, err)
+		}
+	}
+	return all
 }
 
 // healthCheck is what a service says of its health check.

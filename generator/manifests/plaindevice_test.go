@@ -118,13 +118,19 @@ services:
   c:
     image: c:1
     networks: [nope]
+  d:
+    image: d:1
+    depends_on: [a, b, gone]
 `}), ComposeOptions{})
 	var all []string
 	for _, part := range strings.Split(err.Error(), "; compose.yaml:") {
 		all = append(all, strings.TrimPrefix(part, "compose.yaml:"))
 	}
-	require.Len(t, all, 6, "%v", all)
-	for i, want := range []string{`service "`, `6: service "a": bind mount ~/x`, `5: service "a": env_file missing.env`, `5: service "a": env_file also.env`, `service "b"`, `service "`} {
+	require.Len(t, all, 7, "%v", all)
+	for i, want := range []string{
+		`service "b" has neither`, `service "c" refers to undefined network nope`, `service "d" depends on undefined service "gone"`,
+		`6: service "a": bind mount ~/x`, `5: service "a": env_file missing.env`, `5: service "a": env_file also.env`, `service "b" has pull_policy`,
+	} {
 		require.Contains(t, all[i], want)
 	}
 }
