@@ -20,7 +20,7 @@ done
 container=bed setsid unshare --pid --fork --mount-proc --propagation private \
 	/lib/systemd/systemd --system --unit=basic.target --log-target=console >/run/systemd.log 2>&1 </dev/null &
 for _ in $(seq 100); do
-	if pgrep -x systemd; then exit; fi
+	if pgrep -x -o systemd; then exit; fi # what it has begun to start has its name, too
 	sleep 0.1
 done
 cat /run/systemd.log >&2

@@ -39,7 +39,7 @@ func TestFleet(t *testing.T) {
 		require.NoError(t, err, "%s", text)
 		return string(text)
 	}
-	require.Contains(t, fleet("plan", "--inventory", inventory, "--releases", releases, "-n", "shop-4", "-o", plan), "4 deltas take") // one of the image that did not change
+	require.Contains(t, fleet("plan", "--inventory", inventory, "--releases", releases, "-n", "shop-4", "-o", plan), "4 deltas: about") // one of the image that did not change
 	for shard := 1; shard <= 2; shard++ {
 		fleet("run", plan, store, "--releases", releases, "--shard", fmt.Sprintf("%d/2", shard))
 	}
