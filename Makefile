@@ -186,17 +186,17 @@ LONGER      = $(addprefix ./,$(sort $(shell $(GIT) grep -lE 'testing[.]Short|^[[
 WHOLE := $(GO) test -vet=off -count=1 -timeout 45m
 
 .PHONY: test
-test: setup ## check, then the tests of all packages and what a device does each day, on real parts: 19 min on two cores
+test: setup ## check, then the tests of all packages and what a device does each day, on real parts: 28 min on two cores
 	@testdata/stage 'format, linters and short tests (make check)' 5 $(MAKE) --no-print-directory check
-	@testdata/stage 'long tests of the packages' 9 $(GO) test -vet=off -timeout 40m -p 3 $(filter $(LONGER),$(SLOW)) $(filter-out $(SLOW) $(OWN_TARGET),$(LONGER))
-	@testdata/stage 'a device, with the real client and engine' 5 $(WHOLE) -parallel 4 ./testdata/e2e/daily ./testdata/e2e/components ./testdata/bed ./testdata/bed/mutants ./testdata/peers ./testdata/publicfiles
+	@testdata/stage 'long tests of the packages' 14 $(GO) test -vet=off -timeout 40m -p 3 $(filter $(LONGER),$(SLOW)) $(filter-out $(SLOW) $(OWN_TARGET),$(LONGER))
+	@testdata/stage 'a device, with the real client and engine' 9 $(WHOLE) -parallel 4 ./testdata/e2e/daily ./testdata/e2e/components ./testdata/bed ./testdata/bed/mutants ./testdata/peers ./testdata/publicfiles
 
 .PHONY: test-ci test-rest
 test-ci: test test-rest # what CI runs
 test-rest: setup # what CI runs after make test: migration, faults, Kubernetes
-	@testdata/stage 'other update modules, and each Mender client' 2 $(WHOLE) -parallel 4 ./testdata/e2e/migration
+	@testdata/stage 'other update modules, and each Mender client' 3 $(WHOLE) -parallel 4 ./testdata/e2e/migration
 	@testdata/stage 'kills, power cuts, disks that fail' 6 $(WHOLE) -parallel 4 ./testdata/e2e/faults ./testdata/flash/... ./testdata/powercut/...
-	@testdata/stage 'a Kubernetes node (make test-k8s)' 6 $(MAKE) --no-print-directory test-k8s
+	@testdata/stage 'a Kubernetes node (make test-k8s)' 9 $(MAKE) --no-print-directory test-k8s
 
 .PHONY: test-all
 test-all: stages test-ci ## all tests that need neither an ARM machine nor hours; it lists them first
