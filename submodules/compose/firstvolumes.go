@@ -2,11 +2,9 @@ package compose
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/mender-app/mender-app/store/durable"
@@ -83,11 +81,7 @@ func (s *session) noteMade(ctx context.Context, pl *plan) error {
 		}
 		return durable.Remove(path)
 	}
-	data, err := json.Marshal(note)
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(path, append(data, '\n'), 0o600)
+	return writeNote(path, note)
 }
 
 // madeFirst returns what the release in the request's directory made.
@@ -116,15 +110,8 @@ func (s *session) forgetMade() error {
 
 // readMade reads the file. A missing or damaged one names no release.
 func readMade(path string) (note made, err error) {
-	data, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return note, nil
-	}
-	if err != nil {
-		return note, err
-	}
-	if json.Unmarshal(data, &note) != nil {
-		return made{}, nil
+	if ok, err := readNote(path, &note); !ok {
+		return made{}, err
 	}
 	return note, nil
 }

@@ -2,7 +2,6 @@ package compose
 
 import (
 	"context"
-	"encoding/json"
 	"maps"
 	"os"
 	"path/filepath"
@@ -34,9 +33,6 @@ type making struct {
 	Project string   `json:"project"`
 	Names   []string `json:"names"` // of the containers that the release may have
 }
-
-// maxMaking bounds the file, in bytes.
-const maxMaking = 1 << 20
 
 // settleTime bounds the wait for an engine that is still making containers.
 const settleTime = time.Minute
@@ -149,11 +145,7 @@ func (s *session) noteMaking(pl *plan) (ended func()) {
 		note.Names = append(note.Names, pl.model.Services[name].containerNames(pl.name, name)...)
 	}
 	path := filepath.Join(base, makingName)
-	data, err := json.Marshal(note)
-	if err == nil {
-		err = durable.WriteFile(path, append(data, '\n'), 0o600)
-	}
-	if err != nil {
+	if err := writeNote(path, note); err != nil {
 		s.req.Logf("warning: what Compose makes is not written down: %v", err)
 		return func() {}
 	}
@@ -172,13 +164,11 @@ func (s *session) settleKilled(ctx context.Context) {
 		return
 	}
 	path := filepath.Join(base, makingName)
-	fi, err := os.Lstat(path)
-	if err != nil || !fi.Mode().IsRegular() || fi.Size() > maxMaking {
+	if _, err := os.Lstat(path); err != nil {
 		return
 	}
 	var note making
-	data, err := os.ReadFile(path)
-	if err == nil && json.Unmarshal(data, &note) == nil {
+	if ok, _ := readNote(path, &note); ok {
 		images, err := s.engine.Own(ctx, s.req.App)
 		if err != nil {
 			s.req.Logf("whether the engine still makes containers is not known: %v", err)

@@ -2,16 +2,11 @@ package compose
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
-	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules/compose/rules"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
@@ -48,31 +43,15 @@ func (s *session) noteKept(ctx context.Context, base string, projects map[string
 	if len(kept) == 0 || !isDirectory(base) {
 		return nil
 	}
-	text, err := json.MarshalIndent(kept, "", "  ")
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(filepath.Join(base, keptName), append(text, '\n'), 0o600)
+	return writeNote(filepath.Join(base, keptName), kept)
 }
 
 // kept returns the names of the volumes that an earlier PURGE has left and that are still of
 // the same project, unless it is among shared. A missing or damaged file has none.
 func (s *session) kept(ctx context.Context, base string, shared map[string]bool) (names []string, err error) {
-	path := filepath.Join(base, keptName)
-	fi, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil || !fi.Mode().IsRegular() || fi.Size() > maxUnnamed {
-		return nil, err
-	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
 	var list []keptVolume
-	if json.Unmarshal(text, &list) != nil {
-		return nil, nil
+	if ok, err := readNote(filepath.Join(base, keptName), &list); !ok {
+		return nil, err
 	}
 	for _, k := range list {
 		if k.Name == "" || k.Project == "" || shared[k.Project] {
@@ -90,13 +69,4 @@ func (s *session) kept(ctx context.Context, base string, shared map[string]bool)
 		}
 	}
 	return names, nil
-}
-
-// forgetKept removes the file.
-func forgetKept(base string) error {
-	err := durable.Remove(filepath.Join(base, keptName))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

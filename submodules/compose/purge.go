@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/compose/rules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
@@ -158,7 +159,7 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 			return err
 		}
 		if r.Data {
-			if err := forgetKept(filepath.Dir(dir)); err != nil {
+			if err := durable.Remove(filepath.Join(filepath.Dir(dir), keptName)); err != nil {
 				return err
 			}
 		}

@@ -2,12 +2,8 @@ package compose
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -27,9 +23,6 @@ import (
 // unnamedName is the file for that, beside the manifests. PURGE leaves it as long as one of
 // its volumes is there.
 const unnamedName = "volumes-unnamed.json"
-
-// maxUnnamed bounds the file, in bytes.
-const maxUnnamed = 1 << 20
 
 // unnamedVolume is a volume without a name that a container of the application has, or had.
 type unnamedVolume struct {
@@ -99,28 +92,13 @@ func writeUnnamed(base string, volumes []unnamedVolume) error {
 	if len(volumes) == 0 {
 		return durable.Remove(path)
 	}
-	data, err := json.MarshalIndent(volumes, "", "  ")
-	if err != nil {
-		return err
-	}
-	return durable.WriteFile(path, append(data, '\n'), 0o600)
+	return writeNote(path, volumes)
 }
 
 // readUnnamed reads the file. A missing or damaged one has no volumes.
 func readUnnamed(path string) (volumes []unnamedVolume, err error) {
-	fi, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil || !fi.Mode().IsRegular() || fi.Size() > maxUnnamed {
+	if ok, err := readNote(path, &volumes); !ok {
 		return nil, err
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	if json.Unmarshal(data, &volumes) != nil {
-		return nil, nil
 	}
 	return slices.DeleteFunc(volumes, func(v unnamedVolume) bool { return !isAnonymous(v.Name) }), nil
 }

@@ -93,29 +93,12 @@ func (c *contentCoder) packed(e *content) error {
 	if err := c.beginPacked(); err != nil {
 		return err
 	}
-	for off := int64(0); off < e.Size; {
-		if off > 0 {
-			if err := c.boundary(); err != nil {
-				return err
-			}
-			if err := c.ctx.Err(); err != nil {
-				return err
-			}
-		}
-		b := c.buf[:min(Chunk, e.Size-off)]
-		if c.Encoding {
-			if err := readFull(e.plan.New, b, off); err != nil {
-				return err
-			}
-		}
+	err := c.chunks(e, c.out, func(b []byte, _ int64) error {
 		c.work.Expanded += int64(len(b))
-		if err := c.packedBytes(b); err != nil {
-			return err
-		}
-		if err := c.out.write(b); err != nil {
-			return err
-		}
-		off += int64(len(b))
+		return c.packedBytes(b)
+	})
+	if err != nil {
+		return err
 	}
 	return c.endPacked()
 }
@@ -156,21 +139,7 @@ func (c *literalCoder) code(e *content, bulk bool) error {
 		}
 		c.bulkFile()
 	}
-	for off := int64(0); off < e.Size; {
-		if off > 0 {
-			if err := c.boundary(); err != nil {
-				return err
-			}
-			if err := c.ctx.Err(); err != nil {
-				return err
-			}
-		}
-		b := c.buf[:min(Chunk, e.Size-off)]
-		if c.Encoding {
-			if err := readFull(e.plan.New, b, off); err != nil {
-				return err
-			}
-		}
+	return c.chunks(e, c.out, func(b []byte, off int64) error {
 		if bulk {
 			var err error
 			if parts, err = c.pieces(b, off, parts); err != nil {
@@ -185,7 +154,32 @@ func (c *literalCoder) code(e *content, bulk bool) error {
 		if known != nil {
 			known.Toggle(off, b)
 		}
-		if err := c.out.write(b); err != nil {
+		return nil
+	})
+}
+
+// chunks codes a new content chunk by chunk, between which a frame may end, and writes it.
+// code gets the bytes of a chunk, or fills them, and where they lie in the content.
+func (r *run) chunks(e *content, out *output, code func(b []byte, off int64) error) error {
+	for off := int64(0); off < e.Size; {
+		if off > 0 {
+			if err := r.boundary(); err != nil {
+				return err
+			}
+			if err := r.ctx.Err(); err != nil {
+				return err
+			}
+		}
+		b := r.buf[:min(Chunk, e.Size-off)]
+		if r.Encoding {
+			if err := readFull(e.plan.New, b, off); err != nil {
+				return err
+			}
+		}
+		if err := code(b, off); err != nil {
+			return err
+		}
+		if err := out.write(b); err != nil {
 			return err
 		}
 		off += int64(len(b))
