@@ -58,7 +58,7 @@ func (s *session) Check(ctx context.Context, _ submodules.Request) (submodules.C
 	}
 	var done map[string]bool
 	if len(pl.existing) > 0 {
-		done = pl.model.done(all, readEnded(endedFile(s.req.App, s.manifestsOf(pl.existing))))
+		done = pl.model.done(all, readEnded(endedFile(s.req.App, s.manifestsOf(pl.existing))).ids)
 	}
 	changes, err := pl.changes(old, images, pinned(all), done)
 	if err != nil {

@@ -382,6 +382,7 @@ type sight struct {
 	app        string
 	containers []container.InspectResponse // sorted by name
 	services   model                       // of its manifests; empty if they cannot be read
+	stopped    []string                    // IDs of those that ended with 0 and should run
 }
 
 // look inspects all the application's containers, and reads its manifests.
@@ -392,16 +393,19 @@ func (s *session) look(ctx context.Context) (sight, error) {
 		return v, err
 	}
 	// Without the manifests, the existing containers are all that is known.
+	dir := s.manifestsOf(list)
 	if c, err := s.findCompose(ctx); err == nil {
-		if p, err := s.readProject(ctx, c, s.manifestsOf(list), list[0].Labels[labelProject], false); err == nil {
+		if p, err := s.readProject(ctx, c, dir, list[0].Labels[labelProject], false); err == nil {
 			v.services = p.model
 		}
 	}
 	if err := ctx.Err(); err != nil {
 		return v, err
 	}
-	v.containers, err = s.inspect(ctx, list)
-	return v, err
+	if v.containers, err = s.inspect(ctx, list); err != nil {
+		return v, err
+	}
+	return v, s.findStopped(ctx, &v, dir)
 }
 
 // inspect inspects containers. One that is gone is left out.
@@ -436,7 +440,7 @@ func (v sight) wrong(verdict verdict) string {
 	}
 	running := false
 	for _, c := range v.containers {
-		if text := verdict(c, v.services.mayEnd(serviceOf(c))); text != "" {
+		if text := v.judge(verdict, c); text != "" {
 			return strings.TrimPrefix(c.Name, "/") + " " + text
 		}
 		running = running || c.State.Running
@@ -450,6 +454,14 @@ func (v sight) wrong(verdict verdict) string {
 		}
 	}
 	return ""
+}
+
+// judge says what is wrong with one of the containers; "" for nothing.
+func (v sight) judge(verdict verdict, c container.InspectResponse) string {
+	if slices.Contains(v.stopped, c.ID) {
+		return "ended with code 0 before the engine was started, and may not have been done"
+	}
+	return verdict(c, v.services.mayEnd(serviceOf(c)))
 }
 
 // has reports whether a service has a container.

@@ -12,24 +12,38 @@ import (
 	"strings"
 
 	"github.com/docker/docker/api/types/container"
+	"github.com/docker/docker/api/types/network"
 
 	"github.com/mender-app/mender-app/store/durable"
+	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
 // A job is a service that ends by itself. `docker compose up` starts it again each time.
 // Here it runs again only if its container is made anew.
 //
 // A container that has ended with 0 need not have been a job: the engine stops a service
-// so, too. It was one if another service waits for its end, or if it was seen to end while
-// the release became healthy. The second is kept in a file, because the engine does not
-// tell how a container came to its end.
+// so, too, when the machine shuts down. It was one if another service waits for its end, or
+// if it was seen to end while the release became healthy. The second is kept in a file,
+// because the engine does not tell how a container came to its end. As long as the engine
+// runs that ran then, others that end with 0 are taken for jobs as well. After it was
+// restarted, they count as stopped.
 
-// endedName is a file in the application's directory of the store: the IDs of containers
-// that were seen to end by themselves, one a line.
-const endedName = "ended"
+// endedName is a file in the application's directory of the store: the run of the engine
+// in which it was written, after runPrefix, and the IDs of containers that were seen to end
+// by themselves, one a line.
+const (
+	endedName = "ended"
+	runPrefix = "run="
+)
 
 // maxEnded bounds that file, in bytes.
 const maxEnded = 256 << 10
+
+// endings is what that file says.
+type endings struct {
+	run string // "" if it is not known
+	ids []string
+}
 
 // endedFile is the path of that file, "" if the manifests in dir are not in mender-app's
 // store.
@@ -41,22 +55,30 @@ func endedFile(app, dir string) string {
 	return filepath.Join(filepath.Dir(dir), endedName)
 }
 
-// readEnded returns the IDs in the file. Without the file, jobs that nobody waits for run
+// readEnded returns what the file says. Without the file, jobs that nobody waits for run
 // again, as with Compose.
-func readEnded(path string) (ids []string) {
+func readEnded(path string) (e endings) {
 	fi, err := os.Lstat(path)
 	if err != nil || !fi.Mode().IsRegular() || fi.Size() > maxEnded {
-		return nil
+		return e
 	}
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil
+		return e
 	}
-	return strings.Fields(string(text))
+	for _, word := range strings.Fields(string(text)) {
+		if run, ok := strings.CutPrefix(word, runPrefix); ok {
+			e.run = run
+		} else {
+			e.ids = append(e.ids, word)
+		}
+	}
+	return e
 }
 
 // recordEnded keeps which containers of a release that just became healthy have ended by
-// themselves: up has started them all, but those that were known to have ended.
+// themselves: up has started them all, but those that were known to have ended. A project
+// whose services cannot end unnoticed needs no file.
 func (s *session) recordEnded(ctx context.Context, p *project) error {
 	path := endedFile(s.req.App, p.dir)
 	if path == "" {
@@ -66,17 +88,64 @@ func (s *session) recordEnded(ctx context.Context, p *project) error {
 	if err != nil {
 		return err
 	}
-	ids := ""
+	run, err := s.engineRun(ctx)
+	if err != nil {
+		return err
+	}
+	text, needed := runPrefix+run+"\n", false
 	for _, c := range all {
-		if endedWell(c) && p.model.mayEnd(serviceOf(c)) {
-			ids += c.ID + "\n"
+		if name := serviceOf(c); oneShot(c) && p.model.mayEnd(name) {
+			needed = needed || !p.model.awaited(name)
+			if endedWell(c) {
+				text += c.ID + "\n"
+				needed = true
+			}
 		}
 	}
 	switch have, err := os.ReadFile(path); {
-	case err == nil && string(have) == ids, errors.Is(err, fs.ErrNotExist) && ids == "":
+	case err == nil && string(have) == text, errors.Is(err, fs.ErrNotExist) && !needed:
 		return nil
 	}
-	return durable.WriteFile(path, []byte(ids), 0o600)
+	return durable.WriteFile(path, []byte(text), 0o600)
+}
+
+// engineRun names the time from one start of the engine to the next. No clock is asked,
+// because devices may have none. The engine makes its default bridge anew when it starts,
+// unless containers have run on without it; with Podman, or without that bridge, only a
+// restart of this machine is noticed.
+func (s *session) engineRun(ctx context.Context) (string, error) {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return "", err
+	}
+	bridge, err := s.engine.Client().NetworkInspect(ctx, network.NetworkBridge, network.InspectOptions{})
+	if err != nil && !docker.IsNotFound(err) {
+		return "", fmt.Errorf("inspect the engine's bridge: %w", err)
+	}
+	return strings.TrimSpace(string(boot)) + "/" + bridge.ID, nil
+}
+
+// findStopped adds to a sight which containers ended with 0 before the engine was started,
+// although they may have been stopped: neither does another service wait for their end, nor
+// were they seen to end by themselves.
+func (s *session) findStopped(ctx context.Context, v *sight, dir string) error {
+	var which []string
+	ended := readEnded(endedFile(s.req.App, dir))
+	for _, c := range v.containers {
+		name := serviceOf(c)
+		_, known := v.services.Services[name]
+		if known && endedWell(c) && v.services.mayEnd(name) && !v.services.awaited(name) && !slices.Contains(ended.ids, c.ID) {
+			which = append(which, c.ID)
+		}
+	}
+	if ended.run == "" || len(which) == 0 {
+		return nil
+	}
+	run, err := s.engineRun(ctx)
+	if err == nil && run != ended.run {
+		v.stopped = which
+	}
+	return err
 }
 
 // endedWell reports whether a container has ended with 0, and may.
@@ -129,7 +198,7 @@ func (m model) done(list []container.InspectResponse, ended []string) map[string
 func (s *session) startAll(ctx context.Context, pl *plan, said *tail) error {
 	finished := func() (map[string]bool, error) {
 		list, err := s.projectContainers(ctx, pl.project)
-		return pl.model.done(list, readEnded(endedFile(s.req.App, pl.dir))), err
+		return pl.model.done(list, readEnded(endedFile(s.req.App, pl.dir)).ids), err
 	}
 	done, err := finished()
 	if err != nil {

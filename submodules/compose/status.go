@@ -25,7 +25,7 @@ func (s *session) Status(ctx context.Context, _ submodules.Request) (submodules.
 	}
 	out := submodules.Status{Alive: v.wrong(s.dead) == "", Healthy: v.wrong(s.sick) == ""}
 	for _, c := range v.containers {
-		out.Services = append(out.Services, s.service(ctx, c, v.services.mayEnd(serviceOf(c))))
+		out.Services = append(out.Services, s.service(ctx, c, v.judge(s.sick, c)))
 	}
 	for _, svc := range v.services.names() {
 		if m := v.services.Services[svc]; m.containers() == 0 && !m.off && !v.has(svc) {
@@ -41,8 +41,8 @@ func (s *session) Status(ctx context.Context, _ submodules.Request) (submodules.
 	return out, nil
 }
 
-// service describes a container.
-func (s *session) service(ctx context.Context, c container.InspectResponse, mayEnd bool) submodules.Service {
+// service describes a container. failure is what is wrong with it; "" for nothing.
+func (s *session) service(ctx context.Context, c container.InspectResponse, failure string) submodules.Service {
 	out := submodules.Service{Name: serviceOf(c), Instance: strings.TrimPrefix(c.Name, "/"), Restarts: c.RestartCount}
 	if c.Config != nil {
 		out.Image = c.Config.Image
@@ -56,7 +56,7 @@ func (s *session) service(ctx context.Context, c container.InspectResponse, mayE
 	if st.Running && !st.Restarting {
 		out.Since = docker.Time(st.StartedAt)
 	}
-	out.Failure = s.sick(c, mayEnd)
+	out.Failure = failure
 	switch {
 	case out.Failure == "" && st.Running:
 		out.Health = submodules.Healthy
