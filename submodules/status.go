@@ -10,6 +10,9 @@ type Status struct {
 	Alive    bool      `json:"alive"`    // as ALIVE answers
 	Healthy  bool      `json:"healthy"`  // as HEALTHY answers
 	Services []Service `json:"services"` // sorted by name and instance
+	// Data is what PURGE with data would remove of an application that is no longer
+	// installed, each in words for a person.
+	Data []string `json:"data,omitempty"`
 }
 
 // Service is one instance of a service, such as a container, or a service without

@@ -29,7 +29,8 @@ func (p *program) statusCommand() *cobra.Command {
 		Long: `Shows the release that runs, the application's state, how its last deployment
 ended, and each of its services: its health, since when it runs or has ended, how
 often it was restarted, what was wrong the last time, and what it said last, and what
-is staged to be installed next, and why an update would have to wait. What it says of services comes from the engine, through
+is staged to be installed next, and why an update would have to wait. Without APP it also
+names the data of applications that were removed without it. What it says of services comes from the engine, through
 the sub-module; one without the feature "status" tells only the health of the whole
 application.
 
@@ -56,6 +57,9 @@ an update waits for its commit, the new one), or prints what the store has of AP
 				return p.watchStatus(cmd.Context(), names)
 			}
 			list, err := p.status(cmd.Context(), names)
+			if errors.Is(err, store.ErrNoApp) && len(names) == 1 {
+				return p.goneButData(cmd.Context(), err, names[0])
+			}
 			if list == nil {
 				return err
 			}
@@ -63,6 +67,9 @@ an update waits for its commit, the new one), or prints what the store has of AP
 				return errors.Join(p.printJSON(list), err)
 			}
 			text, wrong := p.rendered(p.stdout, list) // written at once
+			if wrong == nil && len(names) == 0 {
+				text += p.leftText(cmd.Context(), text != "")
+			}
 			if wrong == nil {
 				_, wrong = io.WriteString(p.stdout, text)
 			}
@@ -107,6 +114,37 @@ func (p *program) status(ctx context.Context, names []string) (list []*view.Over
 		wrong = cmp.Or(wrong, o.Wrong)
 	}
 	return list, wrong
+}
+
+// left is the data of applications that were removed without it.
+func (p *program) left(ctx context.Context) []view.Left {
+	left, err := p.viewer().Left(ctx, p.config.OpenStore(), p.config.Submodules())
+	if err != nil {
+		p.log.Warn("the data of applications that were removed is not known", "error", err)
+	}
+	return left
+}
+
+// leftText says what data is left, and how it is removed: a line for each application.
+func (p *program) leftText(ctx context.Context, below bool) string {
+	text := ""
+	for _, l := range p.left(ctx) {
+		text += fmt.Sprintf("%s was removed, its data was not: %s; mender-app purge %s --data removes it\n", l.Application, device.OneLine(strings.Join(l.Data, ", ")), l.Application)
+	}
+	if text != "" && below {
+		text = "\n" + text
+	}
+	return text
+}
+
+// goneButData adds to the error of an application that is not installed what data it has left.
+func (p *program) goneButData(ctx context.Context, err error, name string) error {
+	for _, l := range p.left(ctx) {
+		if l.Application == name {
+			return fmt.Errorf("%w; its data was not removed: %s; mender-app purge %s --data removes it", err, device.OneLine(strings.Join(l.Data, ", ")), name)
+		}
+	}
+	return err
 }
 
 // printStatus prints the applications for a person.

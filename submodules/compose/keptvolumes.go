@@ -2,8 +2,11 @@ package compose
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -69,4 +72,59 @@ func (s *session) kept(ctx context.Context, base string, shared map[string]bool)
 		}
 	}
 	return names, nil
+}
+
+// left names what PURGE with data would remove of an application that has no containers and
+// no manifests. Of one that is installed it names nothing.
+func (s *session) left(ctx context.Context) (data []string, err error) {
+	store := s.storeOf("")
+	if store == "" {
+		return nil, nil
+	}
+	dir := filepath.Join(store, s.req.App, "manifests")
+	base := filepath.Dir(dir)
+	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	all, err := s.containers(ctx, labelProject)
+	if err != nil {
+		return nil, err
+	}
+	shared := s.shared(dir, all, nil)
+	projects := s.projectsOf(nil)
+	maps.DeleteFunc(projects, func(p string, _ bool) bool { return shared[p] })
+	named, err := s.finder().Data(ctx, projects)
+	if err != nil {
+		return nil, err
+	}
+	kept, err := s.kept(ctx, base, shared)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range append(named, kept...) {
+		if text := "volume " + name; !slices.Contains(data, text) {
+			data = append(data, text)
+		}
+	}
+	_, unnamed, err := s.notedUnnamed(ctx, base)
+	if err != nil {
+		return nil, err
+	}
+	for _, v := range unnamed {
+		data = append(data, fmt.Sprintf("volume %s (%s of service %s)", v.Name, v.Path, v.Service))
+	}
+	at, _, err := s.dataBase(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	mounts, err := s.mountsBase(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, at := range []string{at, mounts} {
+		if isDirectory(at) {
+			data = append(data, "directory "+at)
+		}
+	}
+	return data, nil
 }

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/docker/docker/api/types/container"
+
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/compose/rules"
@@ -69,15 +71,7 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 		}
 	}
 	// If others share the project, its networks and volumes are theirs too and stay.
-	shared := map[string]bool{}
-	for _, c := range all {
-		if !mine[c.ID] {
-			shared[c.Labels[labelProject]] = true
-		}
-	}
-	for p := range s.claims(s.req.Dir, all) {
-		shared[p] = true
-	}
+	shared := s.shared(s.req.Dir, all, mine)
 	maps.DeleteFunc(projects, func(p string, _ bool) bool { return shared[p] })
 	var data []string
 	named, err := s.finder().Data(ctx, projects)
@@ -197,6 +191,21 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 		}
 	}
 	return nil
+}
+
+// shared are the projects that others have, too; mine are the IDs of the application's
+// containers among all.
+func (s *session) shared(dir string, all []container.Summary, mine map[string]bool) map[string]bool {
+	shared := map[string]bool{}
+	for _, c := range all {
+		if !mine[c.ID] {
+			shared[c.Labels[labelProject]] = true
+		}
+	}
+	for p := range s.claims(dir, all) {
+		shared[p] = true
+	}
+	return shared
 }
 
 // tellKept says which volumes stay, in a line each.

@@ -38,7 +38,10 @@ func (s *session) Status(ctx context.Context, _ submodules.Request) (submodules.
 	slices.SortFunc(out.Services, func(a, b submodules.Service) int {
 		return cmp.Or(cmp.Compare(a.Name, b.Name), cmp.Compare(a.Instance, b.Instance))
 	})
-	return out, nil
+	if len(v.containers) == 0 {
+		out.Data, err = s.left(ctx)
+	}
+	return out, err
 }
 
 // service describes a container. failure is what is wrong with it; "" for nothing.

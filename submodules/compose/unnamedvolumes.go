@@ -64,25 +64,33 @@ func (s *session) noteUnnamed(ctx context.Context, base string, list []container
 	if base == "" || !isDirectory(base) {
 		return unnamedOf(list), nil
 	}
-	old, err := readUnnamed(filepath.Join(base, unnamedName))
+	old, volumes, err := s.notedUnnamed(ctx, base)
 	if err != nil {
 		return nil, err
-	}
-	for _, v := range old {
-		_, err := s.engine.Client().VolumeInspect(ctx, v.Name)
-		if docker.IsNotFound(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("volume %s: %w", v.Name, err)
-		}
-		volumes = append(volumes, v)
 	}
 	volumes = addUnnamed(volumes, unnamedOf(list)...)
 	if slices.Equal(volumes, old) {
 		return volumes, nil
 	}
 	return volumes, writeUnnamed(base, volumes)
+}
+
+// notedUnnamed returns the volumes in the file, and those of them that still exist.
+func (s *session) notedUnnamed(ctx context.Context, base string) (noted, exist []unnamedVolume, err error) {
+	if noted, err = readUnnamed(filepath.Join(base, unnamedName)); err != nil {
+		return nil, nil, err
+	}
+	for _, v := range noted {
+		_, err := s.engine.Client().VolumeInspect(ctx, v.Name)
+		if docker.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return nil, nil, fmt.Errorf("volume %s: %w", v.Name, err)
+		}
+		exist = append(exist, v)
+	}
+	return noted, exist, nil
 }
 
 // writeUnnamed replaces the file in the application's directory, or removes it if there are

@@ -3,6 +3,7 @@
 package daily
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -40,6 +41,30 @@ func TestBadReleaseEndsInTheOldOne(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The data of an application that is gone is named, with the command that removes it.
+func TestDataThatStaysIsNamed(t *testing.T) {
+	d := e2e.Device(t)
+	text := strings.Replace(e2e.Compose("1"), `["counts:/var/shop"]`, `["counts:/var/shop", "./notes:/notes", "/cache"]`, 1)
+	file := e2e.Generate(t, d, "shop", "shop-1", "1", text, e2e.Archive(t, e2e.Web(t, "1", "")), e2e.Archive(t, e2e.Stock(t)))
+	d.MustRun(t, "mender-app", "install", "--force", "--unsigned", "--commit", file)
+	d.MustRun(t, "bash", "-ec", "echo text >/data/mender-app/shop/data/notes/one")
+	require.NotContains(t, d.MustRun(t, "mender-app", "status"), "removed")
+	d.MustRun(t, "mender-app", "purge", "--force", "shop")
+	before := d.MustState(t)
+
+	said := d.MustRun(t, "mender-app", "status")
+	require.Regexp(t, `^shop was removed, its data was not: volume shop_counts, volume [0-9a-f]{64} \(/cache of service stock\), directory /data/mender-app/shop/data; mender-app purge shop --data removes it\n$`, said)
+	r, err := d.Run("mender-app", "status", "shop")
+	require.NoError(t, err)
+	require.Equal(t, 4, r.Code, r.Output())
+	require.Contains(t, r.Stderr, "its data was not removed: volume shop_counts, ")
+	require.Equal(t, before, d.MustState(t), "status changed something")
+
+	d.MustRun(t, "mender-app", "purge", "shop", "--data")
+	require.Empty(t, d.MustRun(t, "mender-app", "status"))
+	require.Empty(t, d.MustState(t).Volumes)
 }
 
 // The first release that fails leaves nothing behind.
