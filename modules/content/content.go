@@ -153,7 +153,8 @@ func (f *Fetcher) from(ctx context.Context, place string, want digest.Digest, si
 	case errors.Is(err, download.ErrFailed), err != nil && ctx.Err() != nil:
 		return "", true, errors.Join(err, d.Close()) // what has arrived stays
 	case err != nil:
-		return "", false, errors.Join(err, d.Discard())
+		// A cache that loses its own connection may send a hole, as nginx does between slices.
+		return "", d.Joined(), errors.Join(err, d.Discard())
 	}
 	path = filepath.Join(own, fetched)
 	return path, false, errors.Join(d.Move(path), d.Discard())

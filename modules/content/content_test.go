@@ -271,6 +271,28 @@ func TestGoesOn(t *testing.T) {
 	require.NoFileExists(t, path)
 }
 
+// A cache whose own connection is cut leaves out what it lacks, sends what comes after, and
+// ends too early. The end that the device then asks for makes the size right and the content
+// wrong: it is fetched anew from the same place.
+func TestHole(t *testing.T) {
+	content := some(t, 300_000)
+	p := newPlace(t, content, func(w http.ResponseWriter, r *http.Request, asked int64) bool {
+		if asked > 1 {
+			return false
+		}
+		w.Header().Set("ETag", `"`+digest.Of(content).Hex()+`"`)
+		w.Header().Set("Content-Length", "300000")
+		w.Write(content[:100_000])
+		w.Write(content[150_000:])
+		panic(http.ErrAbortHandler)
+	})
+	f := &Fetcher{Sources: []string{p.URL}}
+	path, err := f.fetch(t, content)
+	require.NoError(t, err)
+	has(t, path, content)
+	require.EqualValues(t, 3, p.asked.Load(), "with a hole, its end, and all of it")
+}
+
 // The token is for the mirrors alone, over TLS.
 func TestToken(t *testing.T) {
 	content := some(t, 100)

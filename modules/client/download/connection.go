@@ -262,7 +262,7 @@ func (d *Download) accept(answer *http.Response, ranged bool) (skip int64, err e
 		if err := d.wanted(size); err != nil {
 			return 0, err
 		}
-		d.record.Size = size
+		d.record.Size, d.joined = size, true
 		return 0, d.room(size - d.arrived)
 	case code == http.StatusRequestedRangeNotSatisfiable && ranged:
 		if answer.Header.Get("Content-Range") == fmt.Sprintf("bytes */%d", d.arrived) && (d.record.Size < 0 || d.record.Size == d.arrived) {

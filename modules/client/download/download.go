@@ -106,6 +106,7 @@ type Download struct {
 	pace       pace
 	failures   int  // attempts in a row without progress
 	noRanges   bool // the server answers them wrongly
+	joined     bool
 	buffer     []byte
 }
 
@@ -271,6 +272,10 @@ func (d *Download) path(name string) string { return filepath.Join(d.options.Dir
 
 // Size is the size of the whole file in bytes; -1 if the server does not say it.
 func (d *Download) Size() int64 { return d.record.Size }
+
+// Joined reports whether the file was put together from several answers. If it is wrong,
+// the place may still have the right one.
+func (d *Download) Joined() bool { return d.joined }
 
 // Resumed is how many bytes were in the file before Open.
 func (d *Download) Resumed() int64 { return d.resumed }
