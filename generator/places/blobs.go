@@ -36,7 +36,7 @@ func (b blobs) layer(ctx context.Context, c artifact.Content) (v1.Layer, error) 
 	if err != nil {
 		return nil, err
 	}
-	l, err := remote.Layer(at, options(ctx)...)
+	l, err := remote.Layer(at, b.options(ctx)...)
 	return l, b.explain(err)
 }
 
@@ -62,7 +62,7 @@ func hash(d digest.Digest) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: d.
 
 func (b blobs) write(ctx context.Context, c artifact.Content, from io.ReaderAt, moved func(int64)) error {
 	l := &fileLayer{ctx: ctx, file: from, sum: hash(c.Digest), size: c.Size, moved: moved}
-	return b.explain(remote.WriteLayer(b.repo, l, options(ctx)...))
+	return b.explain(remote.WriteLayer(b.repo, l, b.options(ctx)...))
 }
 
 func (b blobs) note(ctx context.Context, word string) ([]byte, error) {
@@ -70,7 +70,7 @@ func (b blobs) note(ctx context.Context, word string) ([]byte, error) {
 	if err != nil {
 		return nil, &Error{Text: fmt.Sprintf("a registry has no name for %s", word)}
 	}
-	img, err := remote.Image(tag, options(ctx)...)
+	img, err := remote.Image(tag, b.options(ctx)...)
 	if err != nil {
 		return nil, b.explain(err)
 	}
@@ -101,7 +101,7 @@ func (b blobs) find(ctx context.Context, images []ImageName) (*v1.Descriptor, er
 		if err != nil {
 			return nil, err
 		}
-		img, err := remote.Image(ref, append(options(ctx), remote.WithPlatform(*platform))...)
+		img, err := remote.Image(ref, append(b.options(ctx), remote.WithPlatform(*platform))...)
 		if err = b.explain(err); errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -152,7 +152,7 @@ func (b blobs) tagged(ctx context.Context, word string, kind types.MediaType, te
 	if err != nil {
 		return err
 	}
-	return b.explain(remote.Write(tag, img, options(ctx)...))
+	return b.explain(remote.Write(tag, img, b.options(ctx)...))
 }
 
 // manifest is an image of a config and of layers that are in the registry.

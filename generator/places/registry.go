@@ -51,9 +51,9 @@ func openRegistry(text, repository string) (Place, error) {
 
 func (p registry) String() string { return p.text }
 
-func options(ctx context.Context) []remote.Option {
+func (p registry) options(ctx context.Context) []remote.Option {
 	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent("app-gen"),
-		remote.WithTransport(requests.Quiet(remote.DefaultTransport))}
+		remote.WithTransport(requests.Guarded(requests.Quiet(remote.DefaultTransport), p.repo.RegistryStr(), false))}
 }
 
 // tag is where a file is in the repository.
@@ -87,7 +87,7 @@ func (p registry) explain(err error) error {
 }
 
 func (p registry) List(ctx context.Context) (names []string, err error) {
-	tags, err := remote.List(p.repo, options(ctx)...)
+	tags, err := remote.List(p.repo, p.options(ctx)...)
 	if err = p.explain(err); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -112,7 +112,7 @@ func (p registry) Open(ctx context.Context, file string) (io.ReadCloser, error) 
 	if err != nil {
 		return nil, err
 	}
-	img, err := remote.Image(tag, options(ctx)...)
+	img, err := remote.Image(tag, p.options(ctx)...)
 	if err != nil {
 		return nil, p.explain(err)
 	}
@@ -143,7 +143,7 @@ func (p registry) put(ctx context.Context, file string, from io.ReaderAt, size i
 	if err != nil {
 		return err
 	}
-	return p.explain(remote.Write(tag, img, options(ctx)...))
+	return p.explain(remote.Write(tag, img, p.options(ctx)...))
 }
 
 // fileLayer is a file as a layer: its bytes are what the registry has.

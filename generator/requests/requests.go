@@ -20,10 +20,7 @@ func Quiet(next http.RoundTripper) http.RoundTripper { return quiet{next} }
 type quiet struct{ next http.RoundTripper }
 
 func (q quiet) RoundTrip(r *http.Request) (*http.Response, error) {
-	first := r
-	for first.Response != nil && first.Response.Request != nil { // each is a redirect
-		first = first.Response.Request
-	}
+	first := firstOf(r)
 	if first != r {
 		r = r.Clone(r.Context())
 		r.Header.Del("Referer")
@@ -33,6 +30,14 @@ func (q quiet) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	}
 	return q.next.RoundTrip(r)
+}
+
+// firstOf is the request whose redirects led to r, or r.
+func firstOf(r *http.Request) *http.Request {
+	for r.Response != nil && r.Response.Request != nil { // each is a redirect
+		r = r.Response.Request
+	}
+	return r
 }
 
 // Failed is the error of a request without its URL. The caller says where the request went.

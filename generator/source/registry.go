@@ -108,7 +108,7 @@ func (o *Opener) fetchImage(ctx context.Context, place candidate, ref name.Refer
 	remoteOpts := []remote.Option{
 		remote.WithContext(ctx),
 		remote.WithAuthFromKeychain(authn.DefaultKeychain),
-		remote.WithTransport(boundedAnswers{resumedAnswers{patientAnswers{plainGuard{requests.Quiet(base), o.Config, place.insecure}, patience}}}),
+		remote.WithTransport(boundedAnswers{resumedAnswers{patientAnswers{plainGuard{requests.Guarded(requests.Quiet(base), repo.RegistryStr(), place.insecure), o.Config, place.insecure}, patience}}}),
 		remote.WithUserAgent("app-gen"),
 	}
 	desc, err := remote.Get(at, remoteOpts...)
@@ -477,7 +477,10 @@ func (o *Opener) explain(ctx context.Context, s Spec, err error) error {
 	e := &Error{Text: s.Ref, Err: errors.New(oneLine(err))}
 	var status *transport.Error
 	var netErr net.Error
+	var elsewhere *requests.ElsewhereError
 	switch {
+	case errors.As(err, &elsewhere):
+		e.Err = elsewhere
 	case errors.As(err, &status) && (status.StatusCode == http.StatusUnauthorized || status.StatusCode == http.StatusForbidden):
 		// registries answer the same for an image that does not exist
 		e.Err = errors.New("the registry refuses: not logged in, or there is no such image")

@@ -82,8 +82,8 @@ func with(r *http.Request, token string) *http.Request {
 
 var parameter = regexp.MustCompile(`(realm|service|scope)="([^"]*)"`)
 
-// challenge reads Bearer realm="URL",service="…",scope="…". A server that was asked over TLS
-// cannot name one that is not.
+// challenge reads Bearer realm="URL",service="…",scope="…". A server that is to be asked over
+// plain HTTP must be the one that was asked so: anybody on the way could have named another.
 func challenge(header string, asked *url.URL) (*url.URL, bool) {
 	rest, ok := strings.CutPrefix(header, "Bearer ")
 	if !ok || len(header) > maxToken {
@@ -97,7 +97,7 @@ func challenge(header string, asked *url.URL) (*url.URL, bool) {
 			continue
 		}
 		u, err := url.Parse(m[2])
-		if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != asked.Scheme || u.User != nil {
+		if err != nil || u.Host == "" || u.User != nil || u.Scheme != "https" && (u.Scheme != asked.Scheme || !strings.EqualFold(u.Hostname(), asked.Hostname())) {
 			return nil, false
 		}
 		realm = u

@@ -112,6 +112,14 @@ func TestChallenge(t *testing.T) {
 		_, ok := challenge(bad, asked)
 		require.False(t, ok, "%.100s", bad)
 	}
+	asked.Scheme, asked.Host = "http", "registry.example:5000"
+	for realm, want := range map[string]bool{
+		"http://registry.example:5000/token": true, "http://registry.example:5001/token": true, "https://auth.example/token": true,
+		"http://auth.example/token": false, "http://169.254.169.254/latest": false, "http://registry.example.com/token": false,
+	} {
+		_, ok := challenge(`Bearer realm="`+realm+`"`, asked)
+		require.Equal(t, want, ok, realm)
+	}
 	require.Equal(t, "https://registry.example/v2/shop/a/blobs/sha256:"+strings.Repeat("ab", 32), inPlace("https://registry.example/v2/shop/a/blobs/", digestOf(t)))
 	require.Equal(t, "https://registry.example/v2/blobs/"+strings.Repeat("ab", 32), inPlace("https://registry.example/v2/blobs", digestOf(t)))
 }
