@@ -31,7 +31,7 @@ func (p *program) windowsCommand() *cobra.Command {
 		Long: `Shows the maintenance windows of the device (windows in mender-app.conf), and whether
 one is open. Outside of them an update is refused with exit code 75. If a release is
 loaded and waits for its installation, its own windows count too (upgrades.windows of its
-policy), and an emergency does not wait.
+policy), and an emergency that a key of the device signed does not wait.
 
 State scripts of Mender call it, so that the client tries again later:
 mender-app-windows in /usr/share/mender-app/state-scripts.`,
@@ -77,7 +77,7 @@ func loadedRelease(e *deploy.Engine) (rules *policy.Policy, signed bool, artifac
 		if err != nil {
 			return nil, false, "", err
 		}
-		return facts.PolicyOf(e.Log, name, r), r.Statement != nil, r.ArtifactName, nil
+		return facts.PolicyOf(e.Log, name, r), e.VerifiedRelease(r), r.ArtifactName, nil
 	}
 	return nil, false, "", nil
 }

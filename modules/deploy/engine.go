@@ -70,6 +70,9 @@ type Engine struct {
 	// application. The statement is nil if the artifact has none. If Trust is
 	// nil, every artifact may, signed or not.
 	Trust func(application string, s *statement.Signed) error
+	// Verified reports whether keys of the device signed a statement and may sign for the
+	// application; nil: they did not. Only then an emergency waits for no window.
+	Verified func(application string, s *statement.Signed) bool
 	// Learn keeps what signed texts of an artifact that arrives say beside the application;
 	// nil: nothing is kept. A check of an artifact keeps nothing.
 	Learn Learner

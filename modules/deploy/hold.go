@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules/facts"
 	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/journal"
@@ -46,7 +47,7 @@ func (e *Engine) askAgain(a *store.App, r *store.Release) error {
 	if a.Deployment.Reused || phaseOf(a) != journal.Loaded {
 		return nil
 	}
-	if err := e.checkWindows(facts.PolicyOf(e.Log, a.Name, r), r.Statement != nil); err != nil || a.Deployment.From == "" {
+	if err := e.checkWindows(facts.PolicyOf(e.Log, a.Name, r), e.VerifiedRelease(r)); err != nil || a.Deployment.From == "" {
 		return err
 	}
 	return e.askApp(a.Name)
@@ -70,12 +71,25 @@ func (e *Engine) UpdatesWait(app string) error {
 }
 
 // checkWindows returns a hold.ErrHeld outside of the maintenance windows of the device and
-// of the release. signed says that a statement covers the policy.
+// of the release. signed says that a verified statement covers the policy.
 func (e *Engine) checkWindows(p *policy.Policy, signed bool) error {
 	if e.Mode() == policy.Force {
 		return nil
 	}
 	return WaitForWindow(e.WindowOf(p, signed))
+}
+
+// VerifiedRelease is Verified for the statement of a release.
+func (e *Engine) VerifiedRelease(r *store.Release) bool {
+	if r.Statement == nil {
+		return false
+	}
+	st, err := statement.Parse(r.Statement)
+	return err == nil && e.verified(r.Application, st)
+}
+
+func (e *Engine) verified(application string, st *statement.Signed) bool {
+	return st != nil && e.Verified != nil && e.Verified(application, st)
 }
 
 // KnowsTime reports whether the machine knows what time it is, or need not.

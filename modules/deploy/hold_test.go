@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/hold"
 	"github.com/mender-app/mender-app/modules/journal"
@@ -162,13 +163,22 @@ func TestWindows(t *testing.T) {
 		g.clean(t, "shop")
 	}
 
-	// An emergency must be signed. It is installed and rolled back at any time.
+	// An emergency must be signed by a key of the device. It is installed and rolled back at
+	// any time.
 	g.with = byHand
 	refused(c.install(g.withPolicy(t, v2, "2", "[upgrades]\nemergency = true")), closed)
 	m := v2.meta()
 	m.ApplicationVersion, m.Policy = "2", []byte(`{"upgrades":{"emergency":true}}`)
 	m.Requires = append(m.Requires, artifact.FeaturePolicy)
 	v2.sign(t, m, m)
+	refused(c.install(g.withMeta(t, v2, m)), closed)
+	verified := false
+	g.with = func(e *Engine) {
+		byHand(e)
+		e.Verified = func(app string, st *statement.Signed) bool { return verified && app == "shop" && st != nil }
+	}
+	refused(c.install(g.withMeta(t, v2, m)), closed)
+	verified = true
 	require.NoError(t, c.install(g.withMeta(t, v2, m)))
 	require.NoError(t, c.rollback())
 	g.runs(t, "shop", &v1)

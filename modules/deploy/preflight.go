@@ -137,7 +137,7 @@ func (p *preflight) checkWindows() error {
 	if err != nil {
 		return nil // the check of the policy says so
 	}
-	return p.e.checkWindows(rules, p.h.Statement != nil)
+	return p.e.checkWindows(rules, p.e.verified(p.h.Meta.ApplicationName, p.h.Statement))
 }
 
 // checkPlatform refuses an artifact for another machine.

@@ -11,7 +11,8 @@ import (
 // Window is a recurring time in which updates may be installed: a calendar expression
 // whose time is a span, such as "Mon..Fri 02:00-04:00" or "*-*-01 22:00-06:00 UTC". It
 // begins on the days that the expression names. A span whose end is not after its
-// beginning ends on the next day.
+// beginning ends on the next day. It is open whenever a clock on the wall shows a time in it:
+// an hour that clocks skip does not come, and one that they repeat comes twice.
 type Window struct {
 	begins Calendar
 	from   int // minutes of the day
@@ -52,14 +53,64 @@ func ParseWindow(text string) (w Window, err error) {
 
 func minutes(t time.Time) int { return t.Hour()*60 + t.Minute() }
 
-// end is when the window that begins at a time ends. Both are read from a clock on the
-// wall: a night in which clocks change makes it an hour longer or shorter.
-func (w Window) end(begin time.Time) time.Time {
-	zone := begin.Location()
+// zone is the zone of a window's clock, which is that of the device or UTC.
+func (w Window) zone(device *time.Location) *time.Location {
 	if w.begins.utc {
-		begin = begin.UTC()
+		return time.UTC
 	}
-	return time.Date(begin.Year(), begin.Month(), begin.Day(), 0, w.to, 0, 0, begin.Location()).In(zone)
+	return device
+}
+
+// wall is what a clock on the wall shows at t, as if it were in UTC, where clocks never
+// change.
+func wall(t time.Time) time.Time {
+	return time.Date(t.Year(), t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond(), time.UTC)
+}
+
+// zoneDay is more than any zone differs from UTC.
+const zoneDay = 24 * time.Hour
+
+// opens are the times, in their order, at which a clock on the wall shows a time from that
+// at which a window begins to that at which it ends. In a night in which clocks change they
+// may be two, or none.
+func (w Window) opens(begin time.Time, device *time.Location) (list []span) {
+	zone, end := w.zone(device), begin.Add(time.Duration(w.to-w.from)*time.Minute)
+	for at := begin.Add(-zoneDay).In(zone); ; {
+		_, seconds := at.Zone()
+		_, change := at.ZoneBounds()
+		offset := time.Duration(seconds) * time.Second
+		s := span{begin.Add(-offset).In(device), end.Add(-offset).In(device)}
+		if s.begin.Before(at) {
+			s.begin = at.In(device)
+		}
+		if !change.IsZero() && s.end.After(change) {
+			s.end = change.In(device)
+		}
+		if s.end.After(s.begin) {
+			list = append(list, s)
+		}
+		if change.IsZero() || change.After(end.Add(zoneDay)) {
+			return list
+		}
+		at = change
+	}
+}
+
+// next is when the window opens first after t; the zero time if it does not.
+func (w Window) next(t time.Time) time.Time {
+	begin := wall(t.In(w.zone(t.Location()))).Add(-zoneDay)
+	// Clocks may skip the whole window, but not every time that it comes.
+	for range allYears {
+		if begin = w.begins.Next(begin); begin.IsZero() {
+			return begin
+		}
+		for _, s := range w.opens(begin, t.Location()) {
+			if s.begin.After(t) {
+				return s.begin
+			}
+		}
+	}
+	return time.Time{}
 }
 
 // Windows are the times in which updates may be installed. None: they always may.
@@ -101,7 +152,7 @@ func (w Windows) At(t time.Time) (open bool, until time.Time) {
 	}
 	if !end.After(t) {
 		for _, one := range w {
-			if next := one.begins.Next(t); until.IsZero() || !next.IsZero() && next.Before(until) {
+			if next := one.next(t); until.IsZero() || !next.IsZero() && next.Before(until) {
 				until = next
 			}
 		}
@@ -120,8 +171,9 @@ type span struct{ begin, end time.Time }
 // so there are few, whatever the windows of a release say.
 func (w Windows) spans(t time.Time) (list []span) {
 	for _, one := range w {
-		for begin := one.begins.Next(t.Add(-48 * time.Hour)); !begin.IsZero() && begin.Before(t.Add(horizon)); begin = one.begins.Next(begin) {
-			list = append(list, span{begin, one.end(begin)})
+		now := wall(t.In(one.zone(t.Location())))
+		for begin := one.begins.Next(now.Add(-48*time.Hour - zoneDay)); !begin.IsZero() && begin.Before(now.Add(horizon + zoneDay)); begin = one.begins.Next(begin) {
+			list = append(list, one.opens(begin, t.Location())...)
 		}
 	}
 	slices.SortFunc(list, func(a, b span) int { return a.begin.Compare(b.begin) })

@@ -70,10 +70,54 @@ func TestWindowZone(t *testing.T) {
 	}
 	assert.Equal(t, "open 2026-03-29T04:00:00+02:00", at("2026-03-29 01:30:00", "01:00-04:00"), "two hours long")
 	assert.Equal(t, "open 2026-10-25T04:00:00+01:00", at("2026-10-25 01:30:00", "01:00-04:00"), "four hours long")
-	assert.Equal(t, "closed 2026-03-29T03:30:00+02:00", at("2026-03-29 01:30:00", "02:30-02:45"), "an hour that is not there")
+	assert.Equal(t, "closed 2026-03-30T02:30:00+02:00", at("2026-03-29 01:30:00", "02:30-02:45"), "an hour that is not there")
 	assert.Equal(t, "open 2026-07-01T04:00:00+02:00", at("2026-07-01 03:00:00", "01:00-02:00 UTC"))
 	assert.Equal(t, "closed 2026-07-02T03:00:00+02:00", at("2026-07-01 04:00:00", "01:00-02:00 UTC"))
 	assert.Equal(t, "open 2026-07-02T01:00:00+02:00", at("2026-07-02 00:30:00", "Wed 22:00-23:00 UTC"), "Wednesday in UTC")
+}
+
+// In a night in which clocks change, a window is open exactly when a clock on the wall shows
+// a time in it, east and west of Greenwich, on half hours and at midnight.
+func TestWindowWhenClocksChange(t *testing.T) {
+	for _, c := range []struct{ zone, day string }{
+		{"Europe/Berlin", "2026-03-29"}, {"Europe/Berlin", "2026-10-25"},
+		{"America/New_York", "2026-03-08"}, {"America/New_York", "2026-11-01"},
+		{"Australia/Lord_Howe", "2026-10-04"}, {"Australia/Lord_Howe", "2026-04-05"}, // half an hour
+		{"America/Havana", "2026-03-08"}, {"America/Havana", "2026-11-01"}, // midnight comes not, and the hour before it twice
+	} {
+		zone, err := time.LoadLocation(c.zone)
+		if err != nil {
+			t.Skip("no time zones on this machine:", err)
+		}
+		day, err := time.ParseInLocation(time.DateOnly, c.day, zone)
+		require.NoError(t, err)
+		for _, text := range []string{"00:00-00:30", "00:30-01:30", "01:00-02:00", "01:00-02:30", "02:00-03:00", "02:00-04:00", "02:30-02:45", "02:30-03:30", "23:30-02:15", "22:00-21:00", "00:00-24:00"} {
+			w := windows(t, text)
+			inside := func(at time.Time) bool {
+				minute := minutes(at)
+				return minute >= w[0].from && minute < w[0].to || minute+dayMinutes < w[0].to
+			}
+			for at := day.Add(-4 * time.Hour); at.Before(day.Add(9 * time.Hour)); at = at.Add(5 * time.Minute) {
+				open, until := w.At(at)
+				require.Equal(t, inside(at), open, "%s at %v", text, at)
+				if text == "00:00-24:00" {
+					require.Zero(t, until, "%v", at)
+					continue
+				}
+				end := at
+				for inside(end) == open {
+					end = end.Add(5 * time.Minute)
+				}
+				require.Equal(t, end.Format(time.RFC3339), until.Format(time.RFC3339), "%s at %v", text, at)
+			}
+		}
+	}
+	// What clocks skip each time that it comes never opens.
+	berlin, err := time.LoadLocation("Europe/Berlin")
+	require.NoError(t, err)
+	open, until := windows(t, "Sun *-03-25..31 02:00-03:00").At(time.Date(2026, 3, 1, 0, 0, 0, 0, berlin))
+	assert.False(t, open)
+	assert.Zero(t, until)
 }
 
 // A release may have many windows, some of which never open, and costs next to nothing.

@@ -316,6 +316,7 @@ func (c *Config) Engine(log *slog.Logger, driver string) *deploy.Engine {
 		Content:      &contentFetcher{c, log},
 		Learn:        &learning{c.Signatures, c.OpenStore(), log},
 		MayGoBack:    c.Signatures.MayGoBack,
+		Verified:     c.Signatures.Verified,
 		Windows:      c.Windows.List,
 		ClockSet:     clockSet,
 		OverridesDir: c.Hooks.Overrides,

@@ -234,7 +234,12 @@ func TestRevoked(t *testing.T) {
 		g.learn(t, keys, who...) // too few, or who may not
 		require.NoError(t, trust(byShop))
 	}
+	require.True(t, g.signatures(t).Verified("shop", byShop))
+	require.False(t, g.signatures(t).Verified("till", byShop), "the key is bound to another application")
+	require.False(t, g.signatures(t).Verified("till", g.signed(t, "1", none, none, "anna")), "too few keys")
+	require.False(t, Signatures{}.Verified("shop", byShop), "no key to verify it with")
 	g.learn(t, keys, "anna", "bert")
+	require.False(t, g.signatures(t).Verified("shop", byShop))
 	err := trust(byShop)
 	require.ErrorIs(t, err, client.ErrRefused)
 	require.ErrorContains(t, err, "shop.pub is revoked: have the release signed with another key")

@@ -507,6 +507,20 @@ func (s Signatures) signers(artifactSigner, application string, st *statement.Si
 	return err
 }
 
+// Verified reports whether keys that may sign for the application have signed a statement
+// that is not revoked, and enough of them.
+func (s Signatures) Verified(application string, st *statement.Signed) bool {
+	if s.Err != nil || s.counts(st) != nil {
+		return false
+	}
+	keys, err := s.Read(s.Keys)
+	if err != nil {
+		return false
+	}
+	_, err = StatementKey(keys, application, st)
+	return err == nil
+}
+
 // artifactSigner judges the key that signed the artifact itself; done says that nobody else
 // need have signed.
 func (s Signatures) artifactSigner(keys []Trusted, signer crypto.PublicKey, application string, st *statement.Signed) (done bool, err error) {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/statement"
 	"github.com/mender-app/mender-app/modules"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/deploy"
@@ -34,7 +35,7 @@ type StagedRelease struct {
 	staging.Artifact
 	Policy *policy.Policy // nil: it has none
 	Reboot bool           // it needs a restart of the machine
-	Signed bool           // it has a statement of its maker
+	Signed bool           // keys of the device signed its statement
 }
 
 // App describes it to policies.
@@ -64,7 +65,12 @@ func Readable(c *Config, log *slog.Logger) (out []StagedRelease, err error) {
 			log.Warn("the policy of a staged artifact cannot be read", "artifact", a.ArtifactName, "error", err)
 			continue
 		}
-		out = append(out, StagedRelease{a, rules, meta.Reboot, meta.Statement != nil})
+		signed := false
+		if meta.Statement != nil {
+			st, err := statement.Parse(meta.Statement)
+			signed = err == nil && c.Signatures.Verified(a.Application, st)
+		}
+		out = append(out, StagedRelease{a, rules, meta.Reboot, signed})
 	}
 	return out, nil
 }
