@@ -172,7 +172,7 @@ type span struct{ begin, end time.Time }
 func (w Windows) spans(t time.Time) (list []span) {
 	for _, one := range w {
 		now := wall(t.In(one.zone(t.Location())))
-		for begin := one.begins.Next(now.Add(-48*time.Hour - zoneDay)); !begin.IsZero() && begin.Before(now.Add(horizon + zoneDay)); begin = one.begins.Next(begin) {
+		for begin := one.begins.Next(now.Add(-48*time.Hour - zoneDay)); !begin.IsZero() && begin.Before(now.Add(horizon+zoneDay)); begin = one.begins.Next(begin) {
 			list = append(list, one.opens(begin, t.Location())...)
 		}
 	}
