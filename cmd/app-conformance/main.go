@@ -18,6 +18,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/table"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
@@ -170,7 +171,7 @@ func report(w io.Writer, r *conformance.Report, asJSON bool) error {
 		return err
 	}
 	if failed := r.Failed(); len(failed) > 0 {
-		return fmt.Errorf("%d of %d checks failed, the first: %s", len(failed), len(r.Findings), failed[0])
+		return fmt.Errorf("%d of %s failed, the first: %s", len(failed), metered.Count(len(r.Findings), "check"), failed[0])
 	}
 	return nil
 }

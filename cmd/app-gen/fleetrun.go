@@ -139,7 +139,7 @@ take. --metrics writes the numbers for the textfile collector of Prometheus.
 			if asJSON {
 				return printJSON(c.OutOrStdout(), st)
 			}
-			fmt.Fprintf(c.OutOrStdout(), "%d of %d deltas are made, %s\n", st.There, st.Deltas, bytesText(st.Bytes))
+			fmt.Fprintf(c.OutOrStdout(), "made: %d of %s, %s\n", st.There, metered.Count(st.Deltas, "delta"), bytesText(st.Bytes))
 			if len(st.Lacking) > 0 {
 				fmt.Fprintf(c.OutOrStdout(), "the others take about %s of one processor:\n", millis(st.CPULeft))
 				printDeltas(c.OutOrStdout(), st.Lacking, "")
@@ -210,7 +210,7 @@ it. With --source, put the files of STORE where it says before.
 				p.Wait = lookAgain
 			}
 			p.Tell = func(st *fleet.Status) {
-				fmt.Fprintf(c.ErrOrStderr(), "app-gen: waiting: %d of %d deltas are made\n", st.There, st.Deltas)
+				fmt.Fprintf(c.ErrOrStderr(), "app-gen: waiting: made: %d of %s\n", st.There, metered.Count(st.Deltas, "delta"))
 			}
 			list, err := p.Do(c.Context())
 			if err != nil {

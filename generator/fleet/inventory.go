@@ -114,7 +114,7 @@ func ReadInventories(ctx context.Context, files []string, application string, le
 	}
 	if all.Skipped > 0 && !lenient {
 		return nil, &Error{
-			Text: fmt.Sprintf("%d of %d devices cannot be read: %s", all.Skipped, all.Devices+all.Skipped, strings.Join(all.Garbage, "; ")),
+			Text: fmt.Sprintf("%d of %s cannot be read: %s", all.Skipped, metered.Count(int(all.Devices+all.Skipped), "device"), strings.Join(all.Garbage, "; ")),
 			Hint: "mend the inventory, or skip them with --lenient",
 		}
 	}
@@ -372,7 +372,7 @@ func (r *reader) csv(in io.Reader) error {
 		}
 		at, _ := c.FieldPos(0)
 		if len(fields) != columns {
-			r.bad(at, fmt.Sprintf("it has %d fields, and the first line has %d", len(fields), columns))
+			r.bad(at, fmt.Sprintf("it has %s, and the first line has %d", metered.Count(len(fields), "field"), columns))
 			continue
 		}
 		row, err := r.want.row(func(name string) (string, error) {

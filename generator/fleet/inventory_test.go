@@ -33,7 +33,7 @@ func TestGarbage(t *testing.T) {
 		{"x.jsonl", `{"device_type":"a"}` + "\n{\"version\":\"" + strings.Repeat("a", maxRecord+1) + "\"}\n{\"version\":\"1\"}", "x.jsonl:2: the line has more than"},
 		{"x.json", `[{"attributes":[{"name":"device_type","value":"a"}]},{"attributes":7}]`, "x.json:2: its attributes are no list"},
 		{"x.json", `[{"attributes":[{"name":"device_type","value":"a"}]}, 7]`, "x.json:2: it is no JSON object"},
-		{"x.csv", "device_type,version\na,1\nb\n", "x.csv:3: it has 1 fields, and the first line has 2"},
+		{"x.csv", "device_type,version\na,1\nb\n", "x.csv:3: it has 1 field, and the first line has 2"},
 		{"x.csv", "device_type,version\na,1\n\"b\"x,1\n", "x.csv:3: "},
 	} {
 		path := inventory(t, c.name, c.text)

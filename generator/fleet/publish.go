@@ -11,6 +11,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/generator/content"
 )
 
@@ -117,7 +118,7 @@ func (p *Publication) wait(ctx context.Context) error {
 		if p.Wait == 0 {
 			d := st.Lacking[0]
 			return &Error{
-				Text: fmt.Sprintf("%d of %d deltas are not in the store, such as that of %s over %s", len(st.Lacking), st.Deltas, d.Key.To.URL, d.Key.From.URL),
+				Text: fmt.Sprintf("the store lacks %d of %s, such as that of %s over %s", len(st.Lacking), metered.Count(st.Deltas, "delta"), d.Key.To.URL, d.Key.From.URL),
 				Hint: "app-gen fleet run makes them; --wait waits until others have",
 			}
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/modules/policy"
 	"github.com/mender-app/mender-app/modules/settings"
 )
@@ -125,6 +126,6 @@ func (l *lines) flush() {
 func (l *lines) end() {
 	l.flush()
 	if l.count > maxLines {
-		l.log(fmt.Sprintf("(%d more lines)", l.count-maxLines))
+		l.log("(" + metered.Count(l.count-maxLines, "more line") + ")")
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/docker/docker/api/types/filters"
 
 	"github.com/mender-app/mender-app/artifact/clip"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
@@ -205,7 +206,7 @@ func (s *session) examine(ctx context.Context, p *project, before map[string]byg
 	}
 	for _, svc := range p.model.names() {
 		if want := p.model.Services[svc].containers(); count[svc] < want {
-			worse(finding{condition: pending, service: svc, text: fmt.Sprintf("has %d of %d containers", count[svc], want)})
+			worse(finding{condition: pending, service: svc, text: fmt.Sprintf("has %d of %s", count[svc], metered.Count(want, "container"))})
 		}
 	}
 	return worst, nil
@@ -478,7 +479,7 @@ func (v sight) missing(service string) string {
 		}
 	}
 	if want := v.services.Services[service].containers(); count < want {
-		return fmt.Sprintf("has %d of %d containers", count, want)
+		return fmt.Sprintf("has %d of %s", count, metered.Count(want, "container"))
 	}
 	return ""
 }

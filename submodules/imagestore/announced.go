@@ -7,6 +7,7 @@ import (
 	"math"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -40,7 +41,7 @@ func newAnnouncement(a *submodules.Announced, id Identity) (*announcement, error
 		return nil, nil
 	}
 	if len(a.Layers) > 0 && len(a.Layers) != len(id.DiffIDs) {
-		return nil, submodules.Mark(fmt.Errorf("%d layers are announced, and %d diffIDs", len(a.Layers), len(id.DiffIDs)), submodules.ErrUsage)
+		return nil, submodules.Mark(fmt.Errorf("announced: %s, and %s", metered.Count(len(a.Layers), "layer"), metered.Count(len(id.DiffIDs), "diffID")), submodules.ErrUsage)
 	}
 	for _, l := range a.Layers {
 		if l.Size < 0 || l.Unpacked < 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/store/durable"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -274,8 +275,8 @@ func (q LoadRequest) receive(ctx context.Context, s Store, content io.Reader) (S
 		err = img.InspectErr
 	}
 	if err == nil && !img.is(id) {
-		err = submodules.Mark(fmt.Errorf("load image %s: the engine made an image with config %s and %d layers; the content is the image with config %s and %d layers",
-			q.URL, img.Config, len(img.DiffIDs), id.Config, len(id.DiffIDs)), submodules.ErrContent)
+		err = submodules.Mark(fmt.Errorf("load image %s: the engine made an image with config %s and %s; the content is the image with config %s and %s",
+			q.URL, img.Config, metered.Count(len(img.DiffIDs), "layer"), id.Config, metered.Count(len(id.DiffIDs), "layer")), submodules.ErrContent)
 	}
 	if err != nil {
 		return img, errors.Join(err, takeBack(ctx, s, own))

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/submodules"
 )
@@ -310,7 +311,7 @@ func (rc *receiver) choose(imgs []image.StreamImage) (image.StreamImage, error) 
 	case len(fits) == 0:
 		return image.StreamImage{}, &image.PlatformError{Want: rc.in.Platform, Have: have}
 	case len(fits) > 1:
-		return image.StreamImage{}, fmt.Errorf("%w: %d images in it, and none is the one announced", image.ErrFormat, len(fits))
+		return image.StreamImage{}, fmt.Errorf("%w: %s in it, and none is the one announced", image.ErrFormat, metered.Count(len(fits), "image"))
 	}
 	return fits[0], nil
 }

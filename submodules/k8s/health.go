@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
@@ -100,7 +101,7 @@ func (s *session) inspect(ctx context.Context, app string) (state, error) {
 		}
 		want := wantedPods(w.object)
 		if up < want {
-			ill(false, "%s: %d of %d pods run", w.id, up, want)
+			ill(false, "%s: running: %d of %s", w.id, up, metered.Count(int(want), "pod"))
 		}
 		st.workloads = append(st.workloads, seen{waiting: w, wanted: want, pods: pods})
 	}

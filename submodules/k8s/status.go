@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/clip"
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
 )
@@ -29,7 +30,7 @@ func (s *session) Status(ctx context.Context, _ submodules.Request) (submodules.
 		case w.stopped:
 			missing = "is stopped"
 		case int64(len(w.pods)) < w.wanted:
-			missing = fmt.Sprintf("has %d of %d pods", len(w.pods), w.wanted)
+			missing = fmt.Sprintf("has %d of %s", len(w.pods), metered.Count(int(w.wanted), "pod"))
 		}
 		if missing != "" {
 			out.Services = append(out.Services, submodules.Service{Name: w.service(), Health: submodules.Down, Failure: missing})

@@ -10,6 +10,7 @@ import (
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/k8s/cluster"
 	"github.com/mender-app/mender-app/submodules/k8s/marks"
@@ -207,7 +208,7 @@ func controllerStatus(o *unstructured.Unstructured) (status.Status, string, erro
 		return status.InProgressStatus, "its controller has not seen it yet", nil
 	}
 	if ready := number(0, "status", "readyReplicas"); ready != want || number(0, "status", "replicas") != want {
-		return status.InProgressStatus, fmt.Sprintf("%d of %d pods are ready", ready, want), nil
+		return status.InProgressStatus, fmt.Sprintf("ready: %d of %s", ready, metered.Count(int(want), "pod")), nil
 	}
 	return status.CurrentStatus, "", nil
 }

@@ -184,7 +184,7 @@ spec:
 	})
 	require.Len(t, killed, 2)
 	require.True(t, restarted)
-	require.Contains(t, gen("fleet", "status", "plan.json", fleet), fmt.Sprintf("%d of %[1]d deltas are made", shards))
+	require.Contains(t, gen("fleet", "status", "plan.json", fleet), fmt.Sprintf("made: %d of %[1]d deltas", shards))
 	for store, file := range map[string]string{one: "one.mender", fleet: "fleet.mender"} {
 		gen("fleet", "publish", "plan.json", store, "--source", "https://downloads.example/content", "-o", file)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/clip"
+	"github.com/mender-app/mender-app/artifact/metered"
 )
 
 // longestWait bounds the time between two attempts, even if the server asks for more.
@@ -175,7 +176,7 @@ func (d *Download) failed(err error) error {
 	}
 	d.failures++
 	if d.failures >= d.options.Attempts {
-		return fmt.Errorf("%w: %s: %w; %d attempts have failed. What has arrived is kept: the same command goes on from there", ErrFailed, shown(d.url), reason, d.failures)
+		return fmt.Errorf("%w: %s: %w; %s failed. What has arrived is kept: the same command goes on from there", ErrFailed, shown(d.url), reason, metered.Count(d.failures, "attempt"))
 	}
 	pause := min(d.options.Wait<<min(d.failures-1, 16), longestWait)
 	var busy *busyError

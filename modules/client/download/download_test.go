@@ -280,10 +280,10 @@ func TestBadServers(t *testing.T) {
 				http.ServeContent(&cut{w, 10}, r, "", time.Time{}, bytes.NewReader(s.file))
 				return true
 			}
-		}, "3 attempts have failed", 3},
+		}, "3 attempts failed", 3},
 		"header without end": {func(*site) func(int, http.ResponseWriter, *http.Request) bool {
 			return reply(200, "X-Long", strings.Repeat("x", 2<<20))
-		}, "3 attempts have failed", 3},
+		}, "3 attempts failed", 3},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t, 100_000)
