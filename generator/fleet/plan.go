@@ -17,6 +17,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
+	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/generator/bases"
@@ -223,7 +224,7 @@ func MakePlan(ctx context.Context, o Options, inventories []string, lenient bool
 
 // plan plans the deltas for counted devices.
 func (o *Options) plan(ctx context.Context, in *Inventory, list, targets []release) (*Plan, error) {
-	p := &planner{Options: o, all: list, targets: targets, wanted: map[string]*Delta{}, plan: &Plan{
+	p := &planner{Options: o, all: list, targets: targets, wanted: map[string]*Delta{}, lacks: map[*Delta]lacks{}, made: map[string]*samples{}, images: map[image.Digest]artifact.Component{}, plan: &Plan{
 		Format: planFormat, Application: targets[0].Meta.ApplicationName, Release: o.Release, Devices: in.Devices, Skipped: in.Skipped, Deltas: []Delta{},
 	}}
 	if o.Budget != (Budget{}) {
@@ -235,6 +236,11 @@ func (o *Options) plan(ctx context.Context, in *Inventory, list, targets []relea
 			return nil, err
 		}
 		p.plan.Targets = append(p.plan.Targets, Target{File: t.Path, Digest: d, Platform: t.platform(), DeviceTypes: t.Header.DeviceTypes})
+	}
+	for _, r := range list {
+		for _, c := range r.Meta.ImageComponents() {
+			p.images[c.Digest] = c
+		}
 	}
 	for row, n := range in.Rows {
 		p.plan.Histogram = append(p.plan.Histogram, Count{row, n})
@@ -265,6 +271,9 @@ type planner struct {
 	all, targets []release
 	plan         *Plan
 	wanted       map[string]*Delta // by key
+	lacks        map[*Delta]lacks
+	made         map[string]*samples // by platform and image
+	images       map[image.Digest]artifact.Component
 }
 
 // target is the artifact for a device; nil and why there is none.
@@ -356,19 +365,51 @@ func (p *planner) want(t *release, before []artifact.Component, to, base *artifa
 	if d == nil {
 		d = &Delta{Key: k}
 		d.Whole, _ = whole(to)
-		var encoding time.Duration
 		if size, ok := ready(to, base.Digest); ok {
 			d.Bytes, d.There = size, "release"
-		} else {
-			d.Bytes, encoding = estimate(changed(to, others...))
-			d.CPU = encoding.Milliseconds()
 		}
-		p.wanted[id] = d
+		w := lacks{of: k.Platform + " " + string(to.Digest)}
+		w.bytes, w.byKind = changed(to, others...)
+		p.lacks[d], p.wanted[id] = w, d
+		if p.made[w.of] == nil {
+			p.made[w.of] = p.madeBefore(to, k.Platform)
+		}
 	}
 	d.Devices += devices
 	if !slices.Contains(d.Over, over) {
 		d.Over = append(d.Over, over)
 	}
+}
+
+// lacks is what a device lacks of an image.
+type lacks struct {
+	of     string // the platform and the image
+	bytes  int64
+	byKind time.Duration // about what encoding takes, by the kind of the layers
+}
+
+// madeBefore are the deltas that the releases have of an image, and of those in its place.
+func (p *planner) madeBefore(to *artifact.Component, platform string) *samples {
+	s := &samples{}
+	for _, r := range p.all {
+		if r.platform() != platform {
+			continue
+		}
+		c := r.Replaced(to.URL, to.Digest)
+		if c == nil {
+			continue
+		}
+		for _, v := range c.Variants {
+			if len(v.Bases) != 1 {
+				continue
+			}
+			if base, ok := p.images[v.Bases[0].Digest]; ok {
+				n, _ := changed(c, &base)
+				s.add(&v, n)
+			}
+		}
+	}
+	return s
 }
 
 // choose decides which deltas are made.
@@ -382,8 +423,17 @@ func (p *planner) choose(ctx context.Context) error {
 				return err
 			}
 			if m != nil {
-				d.Bytes, d.CPU, d.There = m.Variant.Content.Size, 0, "store"
+				d.Bytes, d.There = m.Variant.Content.Size, "store"
+				p.made[p.lacks[d].of].add(&m.Variant, p.lacks[d].bytes)
 			}
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(p.wanted)) {
+		d := p.wanted[id]
+		if d.There == "" {
+			w := p.lacks[d]
+			size, encoding := p.made[w.of].estimate(w.bytes, w.byKind)
+			d.Bytes, d.CPU = size, encoding.Milliseconds()
 		}
 		if d.Saved = d.Devices * (d.Whole - d.Bytes); d.Saved <= 0 {
 			d.Saved, d.Left = 0, "it is not smaller than the whole image"
