@@ -325,16 +325,14 @@ func TestAliases(t *testing.T) {
 	}
 	b.WriteString("services: {web: {image: web}}\n")
 	r.write("compose.yaml", b.String())
-	start := time.Now()
 	_, err := r.read()
 	require.ErrorIs(t, err, submodules.ErrContent)
-	require.Less(t, time.Since(start), time.Minute)
+	require.ErrorContains(t, err, "excessive aliasing", "our own reader takes it")
 	// Compose itself is bounded too, whatever our own reader let through.
 	p := &project{dir: r.dir, files: []string{filepath.Join(r.dir, "compose.yaml")}}
 	out := submodules.Capped{Max: 1 << 20}
-	start = time.Now()
-	require.Error(t, r.c.limited(readProcessor).run(t.Context(), r.dir, &out, &tail{}, p.args("config", "--format", "json")...))
-	require.Less(t, time.Since(start), 2*time.Minute)
+	err = r.c.limited(readProcessor).run(t.Context(), r.dir, &out, &tail{}, p.args("config", "--format", "json")...)
+	require.ErrorIs(t, err, errOverrun)
 }
 
 // Aliases that Compose's own check lets through cost 360 MiB and 40 s of the
