@@ -152,7 +152,11 @@ func sign(key crypto.Signer, manifest []byte) ([]byte, error) {
 	if _, ok := key.Public().(ed25519.PublicKey); ok {
 		hash = 0 // a message, not its hash
 	}
-	sig, err := key.Sign(rand.Reader, sum[:], hash)
+	random := rand.Reader
+	if _, ok := key.(*ecdsa.PrivateKey); ok {
+		random = nil // RFC 6979: the same content has the same signature
+	}
+	sig, err := key.Sign(random, sum[:], hash)
 	if err != nil {
 		return nil, fmt.Errorf("sign: %w", err)
 	}

@@ -65,6 +65,7 @@ func TestSignatures(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, h.Signed)
 			require.Nil(t, h.SignedBy, "nothing was verified")
+			require.Equal(t, b, write(t, spec, Options{Key: k.signer}), "a key signs the same content with the same bytes")
 			h, _, err = read(b, other.signer.Public(), k.signer.Public())
 			require.NoError(t, err)
 			require.Equal(t, k.signer.Public(), h.SignedBy)

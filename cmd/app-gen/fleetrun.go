@@ -239,7 +239,11 @@ it. With --source, put the files of STORE where it says before.
 				}{list})
 			}
 			for _, r := range list {
-				fmt.Fprintf(c.OutOrStdout(), "%s: %s, artifact %s for %s with %s\n", r.Path, bytesText(r.Result.Size), r.Result.Name, r.Platform, metered.Count(r.Deltas, "delta"))
+				done := bytesText(r.Result.Size)
+				if r.Unchanged {
+					done = "unchanged"
+				}
+				fmt.Fprintf(c.OutOrStdout(), "%s: %s, artifact %s for %s with %s\n", r.Path, done, r.Result.Name, r.Platform, metered.Count(r.Deltas, "delta"))
 			}
 			if server != nil {
 				for _, r := range list {

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
@@ -37,6 +39,8 @@ type Published struct {
 	Platform string          `json:"platform"`
 	Result   *content.Result `json:"result"`
 	Deltas   int             `json:"deltas"` // of the plan
+	// Unchanged: the file was there before, with the same bytes.
+	Unchanged bool `json:"unchanged,omitempty"`
 	// Uploaded is "new" or "there" if a Mender server has it: it is new there, or it was there
 	// before.
 	Uploaded string `json:"uploaded,omitempty"`
@@ -95,13 +99,28 @@ func (p *Publication) Do(ctx context.Context) (list []Published, err error) {
 			Artifact: t.File, Output: strings.ReplaceAll(p.Output, PlatformPlaceholder, strings.ReplaceAll(t.Platform, "/", "-")),
 			Place: p.Store.Place(), Sources: p.Sources, Signing: p.Signing, TempDir: p.TempDir, Deltas: deltas[t.Platform],
 		}
+		before := contentOf(o.Output)
 		r, err := content.Take(ctx, o)
 		if err != nil {
 			return list, err
 		}
-		list = append(list, Published{Path: o.Output, Platform: t.Platform, Result: r, Deltas: counts[t.Platform]})
+		list = append(list, Published{
+			Path: o.Output, Platform: t.Platform, Result: r, Deltas: counts[t.Platform], Unchanged: before != "" && before == contentOf(o.Output),
+		})
 	}
 	return list, nil
+}
+
+// contentOf is the digest of an output that is a regular file; "" if it is none.
+func contentOf(path string) digest.Digest {
+	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
+		return ""
+	}
+	d, err := fileDigest(path)
+	if err != nil {
+		return ""
+	}
+	return d
 }
 
 // wait returns when all deltas are there.
