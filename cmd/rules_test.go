@@ -177,6 +177,19 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// The scripts of these programs start the test binary as the program, thousands of times.
+// With the libraries of a build host each start would take three times as long.
+func TestTestBinariesThatAreProgramsAreSmall(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", "-test", "./mender-app", "./app")
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	deps := strings.Fields(string(out))
+	require.Contains(t, deps, module+"/cmd/internal/devicetest")
+	for _, heavy := range []string{"=generator", "k8s.io/client-go", "helm.sh/helm"} {
+		require.False(t, slices.ContainsFunc(deps, func(dep string) bool { return matches(heavy, goPackage{ImportPath: dep}) }), "%s is linked", heavy)
+	}
+}
+
 // renames are the calls that put a file into place.
 var renames = []string{"Rename", "Renameat", "Renameat2"}
 

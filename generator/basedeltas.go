@@ -9,6 +9,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/generator/bases"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // overBases encodes an image against each of its bases: once with independent
@@ -62,7 +63,7 @@ func (m *deltaMaker) overShared(ctx context.Context, img *plannedImage) (*imageD
 	if err != nil {
 		var path *fs.PathError
 		if errors.As(err, &path) { // it reads and writes in the temporary directory only
-			err = &WriteError{Err: err}
+			err = &write.Error{Err: err}
 		}
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // DeltaOptions are the options of EncodeDelta and ApplyDelta.
@@ -50,7 +51,7 @@ type DeltaObject struct {
 
 // open opens the arguments of a delta that is written, or applied, to out.
 func (o DeltaOptions) open(out string) (*bases.Arguments, error) {
-	dir, err := checkOutput(out)
+	dir, err := write.Check(out)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func EncodeDelta(ctx context.Context, old []string, next, out string, o DeltaOpt
 		}
 	}
 	var r *encoder.Report
-	err = WriteFile(ctx, out, h.Temp, func(w io.Writer) error {
+	err = write.To(ctx, out, h.Temp, func(w io.Writer) error {
 		r, err = encoder.Encode(ctx, w, olds, target, encoder.Options{
 			TempDir: h.Temp, FilesOnly: o.FilesOnly,
 			Progress: func(done, total int64) { h.Tell("encode", next, done, total) },
@@ -144,7 +145,7 @@ func writeObjects(ctx context.Context, h delta.Header, c *bases.Contents, out, t
 			return err
 		}
 		defer first.Close()
-		return WriteFile(ctx, out, temp, func(w io.Writer) error {
+		return write.To(ctx, out, temp, func(w io.Writer) error {
 			_, err := io.Copy(w, first)
 			return err
 		})
@@ -157,7 +158,7 @@ func writeObjects(ctx context.Context, h delta.Header, c *bases.Contents, out, t
 	if source.CheckURL(h.Image) == nil {
 		spec.RepoTags = []string{tagged(h.Image)}
 	}
-	return WriteFile(ctx, out, temp, func(w io.Writer) error { return image.WriteArchive(w, spec) })
+	return write.To(ctx, out, temp, func(w io.Writer) error { return image.WriteArchive(w, spec) })
 }
 
 // ShowDelta returns what a delta says about itself.

@@ -13,6 +13,7 @@ import (
 	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // encodedDelta is a delta in a temporary file.
@@ -205,12 +206,12 @@ func (m *deltaMaker) encode(ctx context.Context, what string, first bool, olds [
 	}
 	f, err := os.CreateTemp(m.temp, "delta-*")
 	if err != nil {
-		return nil, &WriteError{Err: err}
+		return nil, &write.Error{Err: err}
 	}
 	e := &encodedDelta{path: f.Name()}
 	e.report, err = encoder.Encode(ctx, f, olds, next, o)
 	if cerr := f.Close(); err == nil && cerr != nil {
-		err = &WriteError{Err: cerr}
+		err = &write.Error{Err: cerr}
 	}
 	if err != nil {
 		e.remove()

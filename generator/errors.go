@@ -9,7 +9,6 @@ import (
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
-	"github.com/mender-app/mender-app/generator/source"
 )
 
 // UsageError says that options are wrong or contradict each other.
@@ -77,9 +76,6 @@ type StrictError struct{ Warnings []string }
 func (e *StrictError) Error() string {
 	return metered.Count(len(e.Warnings), "warning") + ", and --strict allows none: " + strings.Join(e.Warnings, "; ")
 }
-
-// WriteError says that a file cannot be written.
-type WriteError = source.WriteError
 
 // DamagedError says that the content of an artifact is malformed.
 type DamagedError = bases.DamagedError

@@ -22,13 +22,13 @@ import (
 	"sync"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/artifact/output"
 	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/artifact/similar"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/render"
 	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // Result is what Generate made.
@@ -52,7 +52,7 @@ type Result struct {
 	Sent     []Sent // of each of the plan's components; nil after a dry run
 	Warnings []string
 
-	written []*output.File
+	written []*write.File
 }
 
 // Publish gives the files of a result that Build.Hold held their names, the artifact
@@ -62,7 +62,7 @@ func (r *Result) Publish() error {
 		if err := w.Commit(); err != nil {
 			r.written = r.written[i+1:]
 			r.Discard()
-			return &WriteError{Err: err}
+			return err
 		}
 	}
 	r.written, r.Unpublished = nil, ""
@@ -172,8 +172,8 @@ type run struct {
 	ignore     *manifests.Ignore // what of the manifests directory is not shipped
 	rendered   *render.Rendered  // nil: the manifests are shipped as they are
 	shipped    []manifests.Shipped
-	left       []string       // what of the manifests directory is not shipped, by its names there
-	written    []*output.File // complete files, the artifact last
+	left       []string      // what of the manifests directory is not shipped, by its names there
+	written    []*write.File // complete files, the artifact last
 
 	reads    []string    // the features that the devices have; nil: all
 	limit    decodeLimit // of what they take to decode the deltas
@@ -210,7 +210,7 @@ func begin(o Options) (r *run, err error) {
 		return nil, err
 	}
 	if r.temp, err = scratch.Dir(o.Build.TempDir, scratch.HostPrefix); err != nil {
-		return nil, &WriteError{Err: err}
+		return nil, &write.Error{Err: err}
 	}
 	if dir := o.Build.CacheDir; dir != "" && o.Build.CacheLimit > 0 {
 		if r.cache, err = source.OpenCache(dir, o.Build.CacheLimit); err != nil {

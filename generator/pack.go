@@ -10,6 +10,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // imagesPacker writes the images payload.
@@ -32,11 +33,11 @@ type entry struct {
 func (r *run) packImages(ctx context.Context, p *plan, made *encoded, out *payload) (sent []Sent, err error) {
 	f, err := os.Create(filepath.Join(r.temp, artifact.ImagesPayload))
 	if err != nil {
-		return nil, &WriteError{Err: err}
+		return nil, &write.Error{Err: err}
 	}
 	defer func() {
 		if cerr := f.Close(); err == nil && cerr != nil {
-			err = &WriteError{Err: cerr}
+			err = &write.Error{Err: cerr}
 		}
 	}()
 	pack := &imagesPacker{run: r, w: artifact.NewImagesWriter(f)}
@@ -57,7 +58,7 @@ func (r *run) packImages(ctx context.Context, p *plan, made *encoded, out *paylo
 		}
 	}
 	if err := pack.w.Close(); err != nil {
-		return nil, &WriteError{Err: err}
+		return nil, &write.Error{Err: err}
 	}
 	out.images = f.Name()
 	out.sizes.ImagesPayload = pack.w.UnpackedSize()
@@ -103,7 +104,7 @@ func (pack *imagesPacker) add(e entry, info artifact.ImageInfo, size int64, r io
 func (pack *imagesPacker) addDelta(e entry, info artifact.ImageInfo, d *encodedDelta) error {
 	f, err := os.Open(d.path)
 	if err != nil {
-		return &WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	defer f.Close()
 	err = pack.add(e, info, d.size(), f)

@@ -11,6 +11,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/generator/sbom"
 	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // The types of the statement. The structs below are the few fields of it that
@@ -134,7 +135,7 @@ func (b *Build) checkReports() error {
 			return &UsageError{Text: path + " is named for two outputs", Hint: "give --output-path, --sbom and --provenance a file each"}
 		}
 		seen = append(seen, path)
-		if _, err := checkOutput(path); err != nil {
+		if _, err := write.Check(path); err != nil {
 			return err
 		}
 	}

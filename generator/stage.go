@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/render"
+	"github.com/mender-app/mender-app/generator/write"
 	"github.com/mender-app/mender-app/modules/policy"
 )
 
@@ -28,11 +29,11 @@ func (r *run) packManifests(used *manifests.Found, p *payload) (err error) {
 	}
 	f, err := os.Create(filepath.Join(r.temp, artifact.ManifestsPayload))
 	if err != nil {
-		return &WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	size, err := r.writeManifests(f)
 	if cerr := f.Close(); err == nil && cerr != nil {
-		err = &WriteError{Err: cerr}
+		err = &write.Error{Err: cerr}
 	}
 	if err != nil {
 		return err
@@ -281,7 +282,7 @@ func (r *run) writeManifests(w io.Writer) (artifact.Written, error) {
 	}
 	defer root.Close()
 	size, err := artifact.WriteManifests(w, root.FS())
-	var write *WriteError
+	var write *write.Error
 	if err != nil && !errors.As(err, &write) {
 		err = &ManifestError{Dir: r.Application.ManifestsDir, Err: &manifests.Error{Place: manifests.Place{File: "."}, Text: err.Error()}}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/statement"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // write writes the artifact and its reports beside their paths.
@@ -63,7 +64,7 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 		}
 		file, err := fileOf(f.name, f.path)
 		if err != nil {
-			return &WriteError{Err: err}
+			return &write.Error{Err: err}
 		}
 		spec.Files = append(spec.Files, file)
 	}
@@ -83,13 +84,13 @@ func (r *run) write(ctx context.Context, p *plan, out *payload) error {
 
 // writeOutput writes a file of the result.
 func (r *run) writeOutput(ctx context.Context, path string, fill func(io.Writer) error) error {
-	f, err := createOutput(ctx, path, r.Build.TempDir)
+	f, err := write.Create(ctx, path, r.Build.TempDir)
 	if err != nil {
 		return err
 	}
-	err = fill(diskWriter{f})
+	err = fill(f)
 	if err == nil {
-		err = writeError(f.Sync())
+		err = f.Sync()
 	}
 	if err != nil {
 		f.Abort()

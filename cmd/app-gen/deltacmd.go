@@ -20,6 +20,7 @@ import (
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 func deltaCommand() *cobra.Command {
@@ -230,9 +231,9 @@ func manCommand() *cobra.Command {
 				return err
 			}
 			if info, err := os.Stat(args[0]); err != nil {
-				return &generator.WriteError{Err: err}
+				return &write.Error{Err: err}
 			} else if !info.IsDir() {
-				return &generator.WriteError{Err: &fs.PathError{Op: "write", Path: args[0], Err: fs.ErrInvalid}}
+				return &write.Error{Err: &fs.PathError{Op: "write", Path: args[0], Err: fs.ErrInvalid}}
 			}
 			root := c.Root()
 			root.DisableAutoGenTag = true

@@ -16,6 +16,7 @@ import (
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // What --help says of the exit codes is what the program does.
@@ -28,7 +29,7 @@ func TestExitCodes(t *testing.T) {
 		exitImage:       &source.Error{},
 		exitPlatform:    &source.Error{Err: &image.PlatformError{}},
 		exitNotShipped:  &generator.NotShippedError{},
-		exitWrite:       &generator.WriteError{Err: fs.ErrPermission},
+		exitWrite:       &write.Error{Err: fs.ErrPermission},
 		exitDamaged:     &generator.DamagedError{Err: &source.Error{}},
 		exitStrict:      &generator.StrictError{},
 		exitInterrupted: errInterrupted,

@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/artifact/metered"
-	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/fleet"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 func fleetCommand() *cobra.Command {
@@ -151,7 +151,7 @@ func budgets(c *cobra.Command) (n int) {
 }
 
 func writePlan(ctx context.Context, path string, p *fleet.Plan) error {
-	return generator.WriteFile(ctx, path, "", func(w io.Writer) error {
+	return write.To(ctx, path, "", func(w io.Writer) error {
 		e := json.NewEncoder(w)
 		e.SetIndent("", " ")
 		return e.Encode(p)

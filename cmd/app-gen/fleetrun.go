@@ -15,9 +15,9 @@ import (
 	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
-	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/fleet"
 	"github.com/mender-app/mender-app/generator/places"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // planAndStore are the arguments of the commands that work on a plan.
@@ -132,7 +132,7 @@ take. --metrics writes the numbers for the textfile collector of Prometheus.
 				return err
 			}
 			if metrics != "" {
-				if err := generator.WriteFile(c.Context(), metrics, "", func(w io.Writer) error { return st.Metrics(w, p.Release) }); err != nil {
+				if err := write.To(c.Context(), metrics, "", func(w io.Writer) error { return st.Metrics(w, p.Release) }); err != nil {
 					return err
 				}
 			}

@@ -27,6 +27,7 @@ import (
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/places"
 	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 const about = `app-gen makes an App Artifact: the container images of an application and the
@@ -307,7 +308,7 @@ func (f *genFlags) targets(ctx context.Context) ([]*target, error) {
 	}
 	if slices.ContainsFunc(f.o.Images.Releases.Dirs, places.Remote) {
 		if f.fetched, err = scratch.Dir(f.o.Build.TempDir, scratch.HostPrefix); err != nil {
-			return nil, &generator.WriteError{Err: err}
+			return nil, &write.Error{Err: err}
 		}
 	}
 	var list []*target
@@ -342,7 +343,7 @@ func (f *genFlags) makeReleases(output string) error {
 		return nil
 	}
 	if err := os.Mkdir(filepath.Dir(output), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
-		return &generator.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	return nil
 }
@@ -366,7 +367,7 @@ func (f *genFlags) fetchReleases(ctx context.Context) error {
 		}
 		dir, err := os.MkdirTemp(f.fetched, "releases-*")
 		if err != nil {
-			return &generator.WriteError{Err: err}
+			return &write.Error{Err: err}
 		}
 		if err := bases.Fetch(ctx, place, dir, f.o.Artifact.Name, last, bars.event); err != nil {
 			return err

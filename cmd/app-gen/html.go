@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/artifact/output"
-	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // pageFile is the value of --html: the file for a page; "" for none.
@@ -30,7 +30,7 @@ func (p pageFile) check(inputs ...string) error {
 		return &usageError{text: fmt.Sprintf("--html %s : standard output has the report", p), hint: "give --html a file, or ./- for one of that name"}
 	}
 	if _, err := output.Check(string(p)); err != nil {
-		return &generator.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	info, err := os.Stat(string(p))
 	if err != nil {
@@ -54,5 +54,5 @@ func (p pageFile) write(ctx context.Context, fill func(io.Writer) error) error {
 	if p == "" {
 		return nil
 	}
-	return generator.WriteFile(ctx, string(p), "", fill)
+	return write.To(ctx, string(p), "", fill)
 }

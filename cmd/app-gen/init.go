@@ -18,6 +18,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/manifests"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // unknownType is the device type that init writes if none is given.
@@ -174,12 +175,12 @@ func (p *project) write(w io.Writer) error {
 		if errors.Is(err, fs.ErrExist) {
 			return &usageError{text: configFile + " already exists", hint: "change it, or remove it first"}
 		}
-		return &generator.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	wrote, err := writeBeside()
 	if err != nil {
 		os.Remove(configFile)
-		return &generator.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	fmt.Fprintf(w, "wrote %s\n", strings.Join(append([]string{configFile}, wrote...), ", "))
 	if p.deviceTypes[0] == unknownType {

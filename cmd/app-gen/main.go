@@ -24,7 +24,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/delta"
-	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // memoryLimit is Go's soft limit in bytes. Making a delta takes at most about
@@ -156,13 +156,13 @@ func hintOf(err error) string {
 
 // diskFull returns an error that says the disk is full; nil if err has another cause.
 // Such an error may come from any code that writes temporary files.
-func diskFull(err error) *generator.WriteError {
-	var write *generator.WriteError
-	if errors.As(err, &write) {
-		return write
+func diskFull(err error) *write.Error {
+	var full *write.Error
+	if errors.As(err, &full) {
+		return full
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
-		return &generator.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/inspect"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // placeholder stands for the platform in names, as platformName writes it.
@@ -153,7 +154,7 @@ func (t *target) prepare(dry bool) error {
 	}
 	var err error
 	if t.temp, err = scratch.Dir(b.TempDir, scratch.HostPrefix); err != nil {
-		return &generator.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	b.Output = filepath.Join(t.temp, "artifact.mender")
 	return nil

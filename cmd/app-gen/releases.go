@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/artifact/scratch"
-	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/places"
 	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // chainError says that releases are damaged, which --check makes an error.
@@ -155,7 +155,7 @@ func fetched(ctx context.Context, texts []string) (dirs []string, remove func(),
 		if places.Remote(place) {
 			dir, err := scratch.Dir("", scratch.HostPrefix)
 			if err != nil {
-				return nil, remove, &generator.WriteError{Err: err}
+				return nil, remove, &write.Error{Err: err}
 			}
 			made = append(made, dir)
 			if err := bases.Fetch(ctx, place, dir, "", 0, bars.event); err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/statement"
-	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/inspect"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 func signCommand() *cobra.Command {
@@ -127,7 +127,7 @@ func addSignature(ctx context.Context, from, to string, o mender.Options) error 
 	if o.ModTime, err = epoch(); err != nil {
 		return err
 	}
-	return generator.WriteFile(ctx, to, "", func(w io.Writer) error { return mender.ReplaceMetaData(w, in, text, o) })
+	return write.To(ctx, to, "", func(w io.Writer) error { return mender.ReplaceMetaData(w, in, text, o) })
 }
 
 // withStatement puts a statement into metadata. Fields that this version does not know stay.
@@ -171,7 +171,7 @@ func readList(in io.Reader) (*statement.SignedRevocations, error) {
 }
 
 func writeList(ctx context.Context, to string, b json.RawMessage) error {
-	return generator.WriteFile(ctx, to, "", func(w io.Writer) error {
+	return write.To(ctx, to, "", func(w io.Writer) error {
 		_, err := fmt.Fprintf(w, "%s\n", b)
 		return err
 	})

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/term"
 
-	"github.com/mender-app/mender-app/generator"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // standard is the name that stands for standard input and output.
@@ -48,7 +48,7 @@ func toStandardOutput(path string) error {
 		_, err = io.Copy(os.Stdout, f)
 	}
 	if err != nil {
-		return &generator.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	return nil
 }

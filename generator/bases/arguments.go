@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // FilePrefix marks the name of a delta that makes a single file, not an image.
@@ -40,7 +41,7 @@ type Arguments struct {
 func NewArguments(access Access) (*Arguments, error) {
 	temp, err := scratch.Dir(access.TempDir, scratch.HostPrefix)
 	if err != nil {
-		return nil, &source.WriteError{Err: err}
+		return nil, &write.Error{Err: err}
 	}
 	tell := func(stage, what string, done, total int64) {
 		if access.Progress != nil {

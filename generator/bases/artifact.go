@@ -19,6 +19,7 @@ import (
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/generator/sbom"
 	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // Artifact is what an artifact holds, in temporary files.
@@ -78,11 +79,11 @@ func (b *Builder) readImages(rel *Artifact, r io.Reader) error {
 	return artifact.ReadImages(r, artifact.ReadOptions{SpoolDir: b.Temp}, func(info artifact.ImageInfo, content io.Reader) error {
 		f, err := os.CreateTemp(b.Temp, "member-*")
 		if err != nil {
-			return &source.WriteError{Err: err}
+			return &write.Error{Err: err}
 		}
 		_, err = io.Copy(f, content)
 		if cerr := f.Close(); err == nil && cerr != nil {
-			err = &source.WriteError{Err: cerr}
+			err = &write.Error{Err: cerr}
 		}
 		m := payloadMember{kind: info.Kind, file: f.Name()}
 		rel.members[info.Digest] = append(rel.members[info.Digest], m)
@@ -94,11 +95,11 @@ func (b *Builder) readImages(rel *Artifact, r io.Reader) error {
 func (b *Builder) readManifestFiles(r io.Reader) (map[string]*sbom.File, error) {
 	dir, err := os.MkdirTemp(b.Temp, "manifests-*")
 	if err != nil {
-		return nil, &source.WriteError{Err: err}
+		return nil, &write.Error{Err: err}
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, &source.WriteError{Err: err}
+		return nil, &write.Error{Err: err}
 	}
 	defer root.Close()
 	if _, err := artifact.ReadManifests(r, root, artifact.ManifestLimits{}); err != nil {

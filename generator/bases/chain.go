@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // Chain finds the content of images that older artifacts have only as deltas. It
@@ -43,7 +44,7 @@ type Chain struct {
 func NewChain(temp string, tell func(stage, what string, done, total int64)) (*Chain, error) {
 	dir, err := os.MkdirTemp(temp, "older-*")
 	if err != nil {
-		return nil, &source.WriteError{Err: err}
+		return nil, &write.Error{Err: err}
 	}
 	return &Chain{Builder: &Builder{Temp: dir, Tell: tell}}, nil
 }

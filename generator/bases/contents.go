@@ -14,6 +14,7 @@ import (
 	"github.com/mender-app/mender-app/delta/decoder"
 	"github.com/mender-app/mender-app/delta/tarstore"
 	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // Builder reads artifacts and puts their images together.
@@ -141,7 +142,7 @@ func (b *Builder) apply(ctx context.Context, old delta.Old, c *Contents, r *deco
 	err := r.Apply(ctx, old, b.Temp, func(obj delta.ObjectInfo) (delta.Sink, error) {
 		f, err := os.CreateTemp(b.Temp, "new-*")
 		if err != nil {
-			return nil, &source.WriteError{Err: err}
+			return nil, &write.Error{Err: err}
 		}
 		path := f.Name()
 		return &fileSink{File: f, wrote: func(n int) { done += int64(n); b.Tell("apply", what, done, total) }, commit: func() {
@@ -186,14 +187,14 @@ func (s *fileSink) Write(p []byte) (int, error) {
 	n, err := s.File.Write(p)
 	s.wrote(n)
 	if err != nil {
-		return n, &source.WriteError{Err: err}
+		return n, &write.Error{Err: err}
 	}
 	return n, nil
 }
 
 func (s *fileSink) Commit() error {
 	if err := s.Close(); err != nil {
-		return &source.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	s.commit()
 	return nil

@@ -22,8 +22,8 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
-	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/places"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // Error says what is wrong with an artifact or a place, and what to do about it.
@@ -67,7 +67,7 @@ type Result struct {
 func Take(ctx context.Context, o Options) (*Result, error) {
 	temp, err := os.MkdirTemp(o.TempDir, ".app-gen-*")
 	if err != nil {
-		return nil, &generator.WriteError{Err: err}
+		return nil, &write.Error{Err: err}
 	}
 	defer os.RemoveAll(temp)
 	t := &taker{Options: o, temp: temp, made: map[digest.Digest][]artifact.Content{}}
@@ -81,7 +81,7 @@ func Take(ctx context.Context, o Options) (*Result, error) {
 	if err := o.Place.Keep(ctx, t.header.Name, contentsOf(t.meta), imagesOf(t.meta)); err != nil {
 		return nil, err
 	}
-	err = generator.WriteFile(ctx, o.Output, temp, func(w io.Writer) error {
+	err = write.To(ctx, o.Output, temp, func(w io.Writer) error {
 		counted := metered.Writer(ctx, w, func(n int64) { t.result.Size += n })
 		options := o.Signing
 		options.TempDir, options.Compression = temp, t.header.Compression
@@ -168,7 +168,7 @@ func (t *taker) keep(name string, fill func(io.Writer) error) error {
 func writeNew(path string, fill func(io.Writer) error) (int64, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return 0, &generator.WriteError{Err: err}
+		return 0, &write.Error{Err: err}
 	}
 	err = fill(f)
 	info, serr := f.Stat()
@@ -307,7 +307,7 @@ func add(ctx context.Context, place *places.Contents, path string, f File) (ther
 	there, err = place.Add(ctx, f.content(), path)
 	var local *fs.PathError
 	if errors.As(err, &local) {
-		err = &generator.WriteError{Err: err}
+		err = &write.Error{Err: err}
 	}
 	return there, err
 }
@@ -428,7 +428,7 @@ func mirror(ctx context.Context, f File, from, to *places.Contents, temp string)
 	}
 	file, err := os.CreateTemp(temp, ".app-gen-*")
 	if err != nil {
-		return false, &generator.WriteError{Err: err}
+		return false, &write.Error{Err: err}
 	}
 	defer os.Remove(file.Name())
 	defer file.Close()

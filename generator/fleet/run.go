@@ -19,6 +19,7 @@ import (
 	"github.com/mender-app/mender-app/delta/encoder"
 	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/bases"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // Event is what a run says: about one delta, or, of the type "end", about all.
@@ -113,7 +114,7 @@ func (w *worker) open(ctx context.Context) (err error) {
 		return nil
 	}
 	if w.temp, err = scratch.Dir(w.TempDir, scratch.HostPrefix); err != nil {
-		return &generator.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	if w.chain, err = bases.NewChain(w.temp, func(string, string, int64, int64) {}); err != nil {
 		return err
@@ -188,11 +189,11 @@ func (w *worker) make(ctx context.Context, d *Delta) (*Made, error) {
 func encode(ctx context.Context, path, temp string, olds []delta.Image, next delta.Image) (*encoder.Report, error) {
 	f, err := os.Create(path)
 	if err != nil {
-		return nil, &generator.WriteError{Err: err}
+		return nil, &write.Error{Err: err}
 	}
 	report, err := encoder.Encode(ctx, f, olds, next, encoder.Options{TempDir: temp, Effort: encoder.Standard})
 	if cerr := f.Close(); err == nil && cerr != nil {
-		err = &generator.WriteError{Err: cerr}
+		err = &write.Error{Err: cerr}
 	}
 	return report, err
 }
@@ -206,7 +207,7 @@ func wrap(path, deltaPath string, to Component, size int64) (*artifact.Content, 
 	defer d.Close()
 	f, err := os.Create(path)
 	if err != nil {
-		return nil, &generator.WriteError{Err: err}
+		return nil, &write.Error{Err: err}
 	}
 	defer f.Close()
 	sum := sha256.New()

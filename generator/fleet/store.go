@@ -9,8 +9,8 @@ import (
 	"reflect"
 
 	"github.com/mender-app/mender-app/artifact"
-	"github.com/mender-app/mender-app/generator"
 	"github.com/mender-app/mender-app/generator/places"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // Store is a place with deltas: for each of them content that devices fetch, and a record
@@ -97,7 +97,7 @@ func (s *Store) keep(ctx context.Context, m *Made, path string) error {
 	}
 	var local *fs.PathError
 	if errors.As(err, &local) {
-		err = &generator.WriteError{Err: err}
+		err = &write.Error{Err: err}
 	}
 	return err
 }

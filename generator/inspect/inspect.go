@@ -24,7 +24,7 @@ import (
 	"github.com/mender-app/mender-app/delta/budget"
 	"github.com/mender-app/mender-app/generator/bases"
 	"github.com/mender-app/mender-app/generator/manifests"
-	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // Description is the content of an App Artifact, read from the file itself.
@@ -124,7 +124,7 @@ func Stream(ctx context.Context, stream io.Reader, name string, keys []crypto.Pu
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
 	if i.temp, err = scratch.Dir(tempDir, scratch.HostPrefix); err != nil {
-		return nil, &source.WriteError{Err: err}
+		return nil, &write.Error{Err: err}
 	}
 	defer scratch.Remove(i.temp)
 	if err := i.header(r.Header(), keys); err != nil {
@@ -225,11 +225,11 @@ func (i *inspection) file(ctx context.Context, name string, r io.Reader) error {
 func (i *inspection) manifests(ctx context.Context, r io.Reader) error {
 	dir, err := os.MkdirTemp(i.temp, "manifests-*")
 	if err != nil {
-		return &source.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return &source.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	defer root.Close()
 	var limits artifact.ManifestLimits

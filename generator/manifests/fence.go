@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/scratch"
-	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 	"github.com/mender-app/mender-app/submodules/compose/rules"
 )
 
@@ -97,7 +97,7 @@ type mirror struct{ temp, dir string }
 // c.dir, which is the name of the project unless its files say another.
 func (c *composer) mirror() (m mirror, err error) {
 	if m.temp, err = scratch.Dir("", scratch.HostPrefix); err != nil {
-		return m, &source.WriteError{Err: err}
+		return m, &write.Error{Err: err}
 	}
 	m.dir = filepath.Join(m.temp, filepath.Base(c.dir))
 	dirs := append(slices.Clone(c.dirs), ".")
@@ -116,7 +116,7 @@ func (c *composer) mirror() (m mirror, err error) {
 	}
 	if err != nil {
 		m.remove()
-		return m, &source.WriteError{Err: err}
+		return m, &write.Error{Err: err}
 	}
 	return m, nil
 }

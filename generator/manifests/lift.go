@@ -14,7 +14,7 @@ import (
 	"github.com/moby/patternmatcher"
 	"gopkg.in/yaml.v3"
 
-	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // ProjectFile is the Compose file of a project whose own files lie in a subdirectory.
@@ -84,17 +84,17 @@ func LiftOf(dir string, o ComposeOptions) (*Lift, error) {
 
 // Write writes the files into a copy of the directory.
 func (l *Lift) Write(dir string) error {
-	if err := write(filepath.Join(dir, ProjectFile), []byte(l.Project), 0o644); err != nil {
+	if err := writeMode(filepath.Join(dir, ProjectFile), []byte(l.Project), 0o644); err != nil {
 		return err
 	}
 	env := filepath.Join(dir, ".env")
 	if err := os.Remove(env); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return &source.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	if l.Env == "" {
 		return nil
 	}
-	return write(env, []byte(l.Env), 0o644)
+	return writeMode(env, []byte(l.Env), 0o644)
 }
 
 // readEnv reads an env file, "" if there is none.

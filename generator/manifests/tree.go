@@ -11,12 +11,12 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact/names"
-	"github.com/mender-app/mender-app/generator/source"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // CopyTree copies what is shipped of the directory from to the new directory to. The
 // umask does not change the permissions of the copies. Errors of the disk are of
-// the type [source.WriteError].
+// the type [write.Error].
 func CopyTree(from, to string, ignore *Ignore) error {
 	root, err := os.OpenRoot(from)
 	if err != nil {
@@ -25,7 +25,7 @@ func CopyTree(from, to string, ignore *Ignore) error {
 	defer root.Close()
 	dirs := map[string]fs.FileMode{}
 	if err := os.MkdirAll(to, 0o700); err != nil {
-		return &source.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	// A directory may be ignored although a file in it is shipped.
 	parents := func(name string) error {
@@ -37,7 +37,7 @@ func CopyTree(from, to string, ignore *Ignore) error {
 			dirs[filepath.Join(to, at)] = info.Mode().Perm() | 0o700
 		}
 		if err := os.MkdirAll(filepath.Join(to, path.Dir(name)), 0o700); err != nil {
-			return &source.WriteError{Err: err}
+			return &write.Error{Err: err}
 		}
 		return nil
 	}
@@ -72,14 +72,14 @@ func CopyTree(from, to string, ignore *Ignore) error {
 			return copyFile(root, name, target, info.Mode().Perm())
 		}
 		if err != nil {
-			return &source.WriteError{Err: err}
+			return &write.Error{Err: err}
 		}
 		return nil
 	})
 	for dir, mode := range dirs {
 		if err == nil {
 			if cerr := os.Chmod(dir, mode); cerr != nil {
-				err = &source.WriteError{Err: cerr}
+				err = &write.Error{Err: cerr}
 			}
 		}
 	}
@@ -94,7 +94,7 @@ func copyFile(root *os.Root, name, target string, mode fs.FileMode) (err error) 
 	defer from.Close()
 	to, err := os.OpenFile(target, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return &source.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	_, err = io.Copy(to, from)
 	if err == nil {
@@ -104,7 +104,7 @@ func copyFile(root *os.Root, name, target string, mode fs.FileMode) (err error) 
 		err = cerr
 	}
 	if err != nil {
-		return &source.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	return nil
 }
@@ -125,11 +125,11 @@ func EncryptFiles(dir string, files []string, seal func([]byte) ([]byte, error))
 		if b, err = seal(b); err != nil {
 			return fmt.Errorf("encrypt %s: %w", name, err)
 		}
-		if err := write(path+names.EncryptedSuffix, b, info.Mode().Perm()); err != nil {
+		if err := writeMode(path+names.EncryptedSuffix, b, info.Mode().Perm()); err != nil {
 			return err
 		}
 		if err := os.Remove(path); err != nil {
-			return &source.WriteError{Err: err}
+			return &write.Error{Err: err}
 		}
 	}
 	return nil
@@ -150,7 +150,7 @@ func AddVariables(dir string, variables []Variable) error {
 			text.WriteByte('\n')
 		}
 		if err := os.Remove(file); err != nil {
-			return &source.WriteError{Err: err}
+			return &write.Error{Err: err}
 		}
 	} else if !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("manifests directory: %w", err)
@@ -159,7 +159,7 @@ func AddVariables(dir string, variables []Variable) error {
 	for _, v := range variables {
 		text.WriteString(v.Name + "=" + quoteEnv(v.Value) + "\n")
 	}
-	return write(file, []byte(text.String()), 0o644)
+	return writeMode(file, []byte(text.String()), 0o644)
 }
 
 // WriteNew writes a new file into a copy.
@@ -168,17 +168,17 @@ func WriteNew(dir, name string, text []byte) error {
 	if _, err := os.Lstat(file); err == nil {
 		return &Error{Place: Place{File: name}, Text: "app-gen writes a file of this name", Hint: "give it another name"}
 	}
-	return write(file, text, 0o644)
+	return writeMode(file, text, 0o644)
 }
 
-// write writes a file with these permissions, whatever the umask.
-func write(path string, b []byte, mode fs.FileMode) error {
+// writeMode writes a file with these permissions, whatever the umask.
+func writeMode(path string, b []byte, mode fs.FileMode) error {
 	err := os.WriteFile(path, b, 0o600)
 	if err == nil {
 		err = os.Chmod(path, mode)
 	}
 	if err != nil {
-		return &source.WriteError{Err: err}
+		return &write.Error{Err: err}
 	}
 	return nil
 }

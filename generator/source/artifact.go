@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // older is an App Artifact that is used as a source of images.
@@ -230,11 +231,11 @@ func (a *older) content() digest.Digest {
 func (o *Opener) keep(r io.Reader) (string, error) {
 	f, err := os.CreateTemp(o.TempDir, "image-*")
 	if err != nil {
-		return "", &WriteError{err}
+		return "", &write.Error{Err: err}
 	}
 	_, err = io.Copy(disk{f}, r)
 	if cerr := f.Close(); err == nil && cerr != nil {
-		err = &WriteError{cerr}
+		err = &write.Error{Err: cerr}
 	}
 	return f.Name(), err
 }
@@ -245,7 +246,7 @@ type disk struct{ *os.File }
 func (d disk) Write(p []byte) (int, error) {
 	n, err := d.File.Write(p)
 	if err != nil {
-		return n, &WriteError{err}
+		return n, &write.Error{Err: err}
 	}
 	return n, nil
 }

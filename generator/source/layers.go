@@ -15,6 +15,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // Layers has what reading layers found out, by diffID.
@@ -122,11 +123,11 @@ func (lr *LayerReader) one(ctx context.Context, from image.Layer) (l Layer, err 
 	if lr.Dir != "" {
 		var file *os.File
 		if file, err = os.Create(filepath.Join(lr.Dir, "layer-"+from.DiffID.Hex())); err != nil {
-			return l, &WriteError{Err: err}
+			return l, &write.Error{Err: err}
 		}
 		defer func() {
 			if cerr := file.Close(); err == nil && cerr != nil {
-				err = &WriteError{Err: cerr}
+				err = &write.Error{Err: cerr}
 			}
 		}()
 		l.path = file.Name()

@@ -29,6 +29,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/generator/requests"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // parallel is how many layers are fetched at one time, as Docker does it.
@@ -300,7 +301,7 @@ func (o *Opener) download(ctx context.Context, what string, img v1.Image) (*imag
 		}
 	}
 	if free, err := freeSpace(o.TempDir); err == nil && total > free {
-		return nil, &WriteError{Err: fmt.Errorf("%w: the layers have %d bytes, and %s has room for %d", syscall.ENOSPC, total, o.TempDir, free)}
+		return nil, &write.Error{Err: fmt.Errorf("%w: the layers have %d bytes, and %s has room for %d", syscall.ENOSPC, total, o.TempDir, free)}
 	}
 	step := func(n int64) {
 		mu.Lock()
@@ -413,7 +414,7 @@ func (o *Opener) fetchBlob(ctx context.Context, b v1.Layer, digest image.Digest,
 		var got int64
 		path, err = o.tryBlob(ctx, b, digest, func(n int64) { got += n; step(n) })
 		var status *transport.Error
-		var full *WriteError
+		var full *write.Error
 		if err == nil || ctx.Err() != nil || errors.As(err, &status) || errors.As(err, &full) {
 			break // the registry refuses; go-containerregistry has tried again already. A disk stays full
 		}
@@ -431,11 +432,11 @@ func (o *Opener) tryBlob(ctx context.Context, b v1.Layer, digest image.Digest, s
 	// an image may list the same blob twice, and both are fetched at the same time
 	f, err := os.CreateTemp(o.TempDir, "blob-*")
 	if err != nil {
-		return "", &WriteError{err}
+		return "", &write.Error{Err: err}
 	}
 	_, err = io.Copy(disk{f}, metered.Reader(ctx, r, step))
 	if cerr := f.Close(); err == nil && cerr != nil {
-		err = &WriteError{cerr}
+		err = &write.Error{Err: cerr}
 	}
 	if err != nil {
 		os.Remove(f.Name())
@@ -470,7 +471,7 @@ func (o *Opener) explain(ctx context.Context, s Spec, err error) error {
 	if errors.As(err, &platform) {
 		return err
 	}
-	var full *WriteError
+	var full *write.Error
 	if errors.As(err, &full) {
 		return full // a *fs.PathError is a net.Error too
 	}

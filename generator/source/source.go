@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 	"time"
 	"unicode"
 
@@ -22,6 +21,7 @@ import (
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/similar"
+	"github.com/mender-app/mender-app/generator/write"
 )
 
 // Kind is where an image comes from.
@@ -249,21 +249,6 @@ func (e *Error) Unwrap() error { return e.Err }
 // Advice is the hint.
 func (e *Error) Advice() string { return e.Hint }
 
-// WriteError says that a file cannot be written.
-type WriteError struct{ Err error }
-
-func (e *WriteError) Error() string { return "write: " + e.Err.Error() }
-
-func (e *WriteError) Unwrap() error { return e.Err }
-
-// Advice says what to do about a full disk.
-func (e *WriteError) Advice() string {
-	if errors.Is(e.Err, syscall.ENOSPC) || errors.Is(e.Err, syscall.EDQUOT) || errors.Is(e.Err, syscall.EFBIG) {
-		return "temporary files need room for the images and their bases: name another directory with --temp-dir, or make room"
-	}
-	return ""
-}
-
 // Event reports the progress of a piece of work.
 type Event struct {
 	Stage string // "fetch", "read", "encode", "write", "apply", "push"
@@ -305,7 +290,7 @@ type Opener struct {
 func (o *Opener) Open(ctx context.Context, s Spec, near string) (*Found, error) {
 	f, err := o.open(ctx, s, near)
 	if err != nil {
-		var full *WriteError
+		var full *write.Error
 		if errors.As(err, &full) {
 			return nil, full // the source is not at fault
 		}
