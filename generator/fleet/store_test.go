@@ -2,15 +2,88 @@ package fleet
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"log"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
 )
+
+// TestFullRegistry: a registry whose disk is full says so, and has no record of the delta.
+// With room again the delta is kept, by several at once too.
+func TestFullRegistry(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for what a client tries again")
+	}
+	t.Parallel()
+	var full atomic.Bool
+	var refused atomic.Int64
+	inner := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if full.Load() && r.Method != http.MethodGet && r.Method != http.MethodHead {
+			refused.Add(1) // as distribution answers
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusInternalServerError)
+			_, _ = io.WriteString(w, `{"errors":[{"code":"UNKNOWN","message":"unknown error","detail":{"Err":28,"Op":"mkdir"}},{"code":"UNKNOWN","message":"no space left on device"}]}`)
+			return
+		}
+		inner.ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	open := func() *Store {
+		s, err := OpenStore("oci:" + strings.TrimPrefix(server.URL, "http://") + "/shop/fleet")
+		require.NoError(t, err)
+		return s
+	}
+	delta := []byte("a delta")
+	file := filepath.Join(t.TempDir(), "delta")
+	require.NoError(t, os.WriteFile(file, delta, 0o600))
+	old := digest.Of([]byte("old"))
+	m := &Made{
+		Key: Key{From: Component{URL: "shop:1", Digest: old}, To: Component{URL: "shop:2", Digest: digest.Of([]byte("new"))}, Platform: "linux/amd64", Options: "standard", Format: 1},
+		Variant: artifact.Variant{
+			Format: artifact.FormatDelta, Bases: []artifact.Base{{URL: "shop:1", Digest: old}}, Layers: []artifact.VariantLayer{{Encoding: artifact.EncodingDelta, Bytes: 1}},
+			PayloadBytes: 2, Content: &artifact.Content{Digest: digest.Of(delta), Size: int64(len(delta))},
+		},
+	}
+	full.Store(true)
+	require.ErrorContains(t, open().keep(t.Context(), m, file), "no space left on device")
+	require.Positive(t, refused.Load())
+	found, err := open().Find(t.Context(), m.Key)
+	require.NoError(t, err)
+	require.Nil(t, found)
+
+	full.Store(false)
+	var writers sync.WaitGroup
+	failed := make([]error, 4)
+	for i := range failed {
+		writers.Go(func() { failed[i] = open().keep(t.Context(), m, file) })
+	}
+	writers.Wait()
+	require.NoError(t, errors.Join(failed...))
+	s := open()
+	found, err = s.Find(t.Context(), m.Key)
+	require.NoError(t, err)
+	require.Equal(t, m, found)
+	require.NoError(t, s.Verify(t.Context(), found))
+
+	// A file that is gone is no delta, whatever the record says.
+	m.Variant.Content = &artifact.Content{Digest: digest.Of([]byte("gone")), Size: 4}
+	require.ErrorIs(t, s.Verify(t.Context(), m), fs.ErrNotExist)
+}
 
 // What anybody wrote into a store is not made part of a release: a record must be about a
 // delta of its key, and one that is about something else counts as missing.

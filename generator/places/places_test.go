@@ -271,12 +271,24 @@ func (d dripping) Open(ctx context.Context, _ string) (io.ReadCloser, error) {
 	})), nil
 }
 
+// put writes a piece of a file after each pause.
+func (d dripping) put(ctx context.Context, _ string, _ io.ReaderAt, _ int64, moved func(int64)) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(d.pause):
+			moved(int64(d.piece))
+		}
+	}
+}
+
 type readFunc func([]byte) (int, error)
 
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
-// TestSlowPlaces: a server that sends a file, or content, drop by drop is given up after a minute, and one
-// that is only slow after four hours.
+// TestSlowPlaces: a server that sends or takes a file, or content, drop by drop is given up
+// after a minute, and one that is only slow after four hours.
 func TestSlowPlaces(t *testing.T) {
 	for _, c := range []struct {
 		d    dripping
@@ -298,6 +310,14 @@ func TestSlowPlaces(t *testing.T) {
 			content := artifact.Content{Digest: digest.Of(nil), Size: 1 << 40}
 			began := time.Now()
 			err := (&Contents{c.d, named{place: c.d}}).Compare(t.Context(), content)
+			require.EqualError(t, err, strings.ReplaceAll(c.says, "shop.mender", content.Digest.Hex()))
+			require.Equal(t, c.took, time.Since(began).Round(time.Second))
+		})
+		from := file(t, "content")
+		synctest.Test(t, func(t *testing.T) {
+			content := artifact.Content{Digest: digest.Of([]byte("content")), Size: 7}
+			began := time.Now()
+			err := (&Contents{c.d, named{place: c.d}}).Write(t.Context(), content, from)
 			require.EqualError(t, err, strings.ReplaceAll(c.says, "shop.mender", content.Digest.Hex()))
 			require.Equal(t, c.took, time.Since(began).Round(time.Second))
 		})
