@@ -144,6 +144,7 @@ func (pl *plan) changes(old *project, images, pinned map[string]string, done map
 			return c, err
 		}
 	}
+	again := map[string]bool{} // whose containers Compose makes again
 	for _, name := range pl.model.names() {
 		if pl.model.Services[name].off {
 			if len(running[name]) > 0 {
@@ -161,6 +162,7 @@ func (pl *plan) changes(old *project, images, pinned map[string]string, done map
 				return c, err
 			}
 		}
+		again[name] = !same && len(running[name]) > 0
 		switch {
 		case same && (up || done[name]):
 			c.Keeps = append(c.Keeps, name)
@@ -171,11 +173,12 @@ func (pl *plan) changes(old *project, images, pinned map[string]string, done map
 		}
 	}
 	slices.Sort(c.Removes)
-	pl.takeAlong(&c, running, done)
+	pl.takeAlong(&c, again, done)
 	return c, nil
 }
 
-// takeAlong adds what Compose restarts or makes again with a service that it makes again. A
+// takeAlong adds what Compose restarts or makes again with a service that it makes again; one
+// that it only starts takes nothing along. A
 // service that uses a namespace or the volumes of another one names its container, so it is
 // made again. What services that only depend on it get has changed over the versions:
 //
@@ -183,15 +186,11 @@ func (pl *plan) changes(old *project, images, pinned map[string]string, done map
 //     (github.com/docker/compose/pull/12122);
 //   - before 2.35 they are restarted (github.com/docker/compose/pull/12649);
 //   - since then they are restarted if depends_on says restart: true, as links do.
-func (pl *plan) takeAlong(c *submodules.Changes, running map[string][]container.Summary, done map[string]bool) {
+func (pl *plan) takeAlong(c *submodules.Changes, again, done map[string]bool) {
 	all, direct := pl.compose.before(2, 30), pl.compose.before(2, 35)
-	again := map[string]bool{}
-	for _, name := range append(slices.Clone(c.Restarts), c.Starts...) {
-		again[name] = len(running[name]) > 0
-	}
 	restarts := map[string]bool{}
-	for before := -1; before < len(again); {
-		before = len(again)
+	for more := true; more; {
+		more = false
 		for _, name := range c.Keeps {
 			svc := pl.model.Services[name]
 			for other := range again {
@@ -201,7 +200,7 @@ func (pl *plan) takeAlong(c *submodules.Changes, running map[string][]container.
 				on, depends := svc.DependsOn[other]
 				switch {
 				case svc.shares(other), depends && all && !done[name]:
-					again[name] = true
+					again[name], more = true, true
 				case depends && (direct || on.Restart) && !done[name]:
 					restarts[name] = true
 				}

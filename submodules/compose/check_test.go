@@ -1,10 +1,12 @@
 package compose
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"github.com/docker/docker/api/types/container"
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/submodules"
@@ -115,6 +117,102 @@ func TestCheckOfDependents(t *testing.T) {
 	require.ElementsMatch(t, restarted, said.Restarts)
 	require.ElementsMatch(t, kept, said.Keeps)
 	require.Contains(t, kept, "other")
+}
+
+// A service that was stopped and did not change is started. Its container stays, and so does
+// what depends on it.
+func TestCheckOfStoppedDependency(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	v1 := b.load("1")
+	files := compose(b.app, serviceText("depends", b.app+":1")+"    depends_on: {web: {condition: service_started, restart: true}}\n"+
+		serviceText("volumes", b.app+":1")+"    volumes_from: [web]\n")
+	r := submodules.Request{App: b.app, Dir: b.release("1", files), Components: []submodules.Component{v1}}
+	require.NoError(t, b.mod.Rollout(t.Context(), r))
+	require.NoError(t, b.cli.ContainerStop(t.Context(), b.one("web").ID, container.StopOptions{}))
+	was := map[string]string{}
+	made := func(name string) string {
+		full, err := b.cli.ContainerInspect(t.Context(), b.one(name).ID)
+		require.NoError(t, err)
+		return full.ID + " " + full.State.StartedAt
+	}
+	for _, name := range []string{"depends", "volumes", "web"} {
+		was[name] = made(name)
+	}
+	said, err := b.mod.Check(t.Context(), r)
+	require.NoError(t, err)
+	require.Equal(t, []string{"web"}, said.Starts)
+	require.Equal(t, []string{"depends", "volumes"}, said.Keeps)
+	require.NoError(t, b.mod.Rollout(t.Context(), r))
+	require.NotEqual(t, was["web"], made("web"))
+	require.Equal(t, was["depends"], made("depends"))
+	require.Equal(t, was["volumes"], made("volumes"))
+}
+
+// CHECK is right about services that wait for the health of others, and share the processes
+// of those, whichever of them changes.
+func TestCheckOfSharedProcesses(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	v1 := b.load("1")
+	var order []string
+	files := func(changed string, n int) map[string]string {
+		text := "services:\n"
+		order = nil
+		on := func(name string, more ...string) {
+			order = append(order, name)
+			value := 0
+			if name == changed {
+				value = n
+			}
+			text += serviceText(name, b.app+":1") + fmt.Sprintf("    environment: {VALUE: \"%d\"}\n", value)
+			for _, line := range more {
+				text += "    " + line + "\n"
+			}
+		}
+		on("queue", "restart: always", "healthcheck: {test: [CMD, /prog, check, /version], interval: 300ms}")
+		on("database", "restart: always")
+		on("server", "restart: always", "depends_on: [database]")
+		on("requester", "restart: always", "depends_on: {queue: {condition: service_healthy}, server: {condition: service_started}}")
+		on("recorder", "restart: always", "depends_on: {queue: {condition: service_healthy}}")
+		for _, name := range []string{"requester", "server", "recorder"} {
+			on("watch-"+name, "pid: \"service:"+name+"\"", "depends_on: ["+name+"]")
+		}
+		on("traces")
+		on("load", "restart: always")
+		return map[string]string{"docker-compose.yml": text}
+	}
+	rollout := func(id string, files map[string]string) {
+		t.Helper()
+		require.NoError(t, b.mod.Rollout(t.Context(), submodules.Request{App: b.app, Dir: b.release(id, files), Components: []submodules.Component{v1}}))
+	}
+	made := func() map[string]string {
+		t.Helper()
+		m := map[string]string{}
+		for _, name := range order {
+			full, err := b.cli.ContainerInspect(t.Context(), b.one(name).ID)
+			require.NoError(t, err)
+			m[name] = full.ID + " " + full.State.StartedAt
+		}
+		return m
+	}
+	rollout("0", files("", 0))
+	for i, changed := range []string{"queue", "database", "server", "requester", "recorder", "watch-server", "traces"} {
+		before := made()
+		next := t.TempDir()
+		text := files(changed, i+1)
+		require.NoError(t, os.WriteFile(filepath.Join(next, "compose.yaml"), []byte(text["docker-compose.yml"]), 0o600))
+		said, err := b.mod.Check(t.Context(), submodules.Request{App: b.app, Dir: next, Components: []submodules.Component{v1}})
+		require.NoError(t, err)
+		rollout(fmt.Sprint(i+1), text)
+		var kept []string
+		for name, at := range made() {
+			if at == before[name] {
+				kept = append(kept, name)
+			}
+		}
+		require.ElementsMatch(t, kept, said.Keeps, "%s changes, and what changed before it changes back", changed)
+	}
 }
 
 // ids are the containers by their service.
