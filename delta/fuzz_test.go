@@ -139,6 +139,12 @@ func FuzzUnwind(f *testing.F) {
 	fuzzBody(f, imageOf("old", delta.Tar, old), imageOf("new", delta.Tar, new), encoder.Options{})
 }
 
+// FuzzApart does the same where the delta predicts addresses whose parts stand apart.
+func FuzzApart(f *testing.F) {
+	old, new := contents(f, apartDir)
+	fuzzBody(f, imageOf("old", delta.Tar, old), imageOf("new", delta.Tar, new), encoder.Options{NoUnwind: true})
+}
+
 // FuzzPacked does the same where zstd compresses an object.
 func FuzzPacked(f *testing.F) {
 	old, new := contents(f, "elf-arm64")

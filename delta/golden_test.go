@@ -46,11 +46,11 @@ type golden struct {
 	slow     bool     // encoding it takes long
 }
 
-// plain is for deltas that were made before unwind tables were known.
-var plain = encoder.Options{NoUnwind: true}
+// plain is for deltas that were made before unwind tables and parts of addresses were known.
+var plain = encoder.Options{NoUnwind: true, NoApart: true}
 
 var goldens = []golden{
-	{name: "elf-arm", in: "elf-arm", kind: delta.Tar},
+	{name: "elf-arm", in: "elf-arm", kind: delta.Tar, options: plain},
 	{name: "elf-arm64", in: "elf-arm64", kind: delta.Tar, options: plain},
 	{name: "elf-amd64", in: "elf-amd64", kind: delta.Tar, options: plain},
 	{name: "go", in: "go", kind: delta.Tar},
@@ -66,7 +66,8 @@ var goldens = []golden{
 	{name: "far", in: farDir, kind: delta.Tar, options: plain, features: []string{"far1"}},
 	{name: "sums", in: bulkDir, kind: delta.Tar, options: encoder.Options{NoUnwind: true, Sums: true}, features: []string{"lz2"}},
 	{name: "packed", in: bulkDir, kind: delta.Tar, options: encoder.Options{NoUnwind: true, ByteCost: 1}, features: []string{"zstd1"}},
-	{name: "unwind", in: unwindDir, kind: delta.Tar, features: []string{"unwind1"}},
+	{name: "unwind", in: unwindDir, kind: delta.Tar, options: encoder.Options{NoApart: true}, features: []string{"unwind1"}},
+	{name: "apart", in: apartDir, kind: delta.Tar, options: encoder.Options{NoUnwind: true}, features: []string{"elf2"}},
 	{name: "large", in: largeDir, kind: delta.Blob, slow: true},
 }
 
@@ -91,6 +92,8 @@ func contents(t testing.TB, dir string) (old, new []byte) {
 		return farContents(t)
 	case unwindDir:
 		return unwindContents(t)
+	case apartDir:
+		return apartContents(t)
 	case largeDir:
 		return largeContents()
 	}
@@ -267,6 +270,16 @@ func (*bufferSink) Commit() error { return nil }
 func (*bufferSink) Abort(error)   {}
 
 // The encoder still makes these very bytes.
+// apartDir is none either: the libraries for arm and arm64, with addresses whose parts stand
+// apart.
+const apartDir = "apart"
+
+func apartContents(t testing.TB) (old, new []byte) {
+	old, new = contents(t, "elf-arm")
+	old64, new64 := contents(t, "elf-arm64")
+	return makeTar(append(filesOf(t, old), filesOf(t, old64)...)...), makeTar(append(filesOf(t, new), filesOf(t, new64)...)...)
+}
+
 func TestGoldenEncode(t *testing.T) {
 	for _, g := range goldens {
 		t.Run(g.name, func(t *testing.T) {
@@ -290,6 +303,7 @@ var featureGoldens = map[string]string{
 	delta.FeatureUnwind:  "unwind",
 	delta.FeatureSums:    "sums",
 	delta.FeaturePacked:  "packed",
+	delta.FeatureApart:   "apart",
 }
 
 // goldenSums are the SHA-256 of all golden deltas, in the order of their names. They

@@ -83,10 +83,11 @@ const (
 	FeatureUnwind  = "unwind1"
 	FeatureSums    = "lz2"
 	FeaturePacked  = "zstd1"
+	FeatureApart   = "elf2"
 )
 
 // Features are all features that a decoder of this version may know.
-var Features = []string{FeatureELF, FeatureLZ, FeatureDeflate, FeatureGo, FeatureFar, FeatureUnwind, FeatureSums, FeaturePacked}
+var Features = []string{FeatureELF, FeatureLZ, FeatureDeflate, FeatureGo, FeatureFar, FeatureUnwind, FeatureSums, FeaturePacked, FeatureApart}
 
 // Limits of the head.
 const (

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"encoding/binary"
 	"io"
 	"math/rand"
 	"os"
@@ -76,7 +77,10 @@ func TestForVersionDeltas(t *testing.T) {
 	noise := make([]byte, 500_000) // which models make no smaller than zstd
 	rand.New(rand.NewSource(1)).Read(noise)
 	s := newShop(t)
-	img := gentest.Image(t, "linux/amd64", gentest.Files{"doc.gz": packed.String(), "large": strings.Repeat("0", 5<<20), "bash": string(bash)}, gentest.Files{"noise": string(noise)})
+	base := gentest.Image(t, "linux/amd64", gentest.Files{"program": armProgram(noise[:20_000])})
+	gentest.DockerArchive(t, s.archive("doc:0"), map[string]v1.Image{"shop/doc:0": base})
+	img := gentest.Image(t, "linux/amd64", gentest.Files{"doc.gz": packed.String(), "large": strings.Repeat("0", 5<<20), "bash": string(bash),
+		"program": armProgram(append([]byte("new code"), noise[:20_000]...))}, gentest.Files{"noise": string(noise)})
 	gentest.DockerArchive(t, s.archive("doc:1"), map[string]v1.Image{"shop/doc:1": img})
 	for forVersion, want := range map[string][]string{
 		"":                          delta.Features,
@@ -84,7 +88,7 @@ func TestForVersionDeltas(t *testing.T) {
 		"delta/1 elf1 lz1 deflate1": {delta.FeatureELF, delta.FeatureLZ},
 		"delta/1 elf1 lz1":          {delta.FeatureELF, delta.FeatureLZ},
 	} {
-		o := s.options(t, "doc:1")
+		o := s.options(t, "doc:0,doc:1")
 		o.Artifact.ForVersion, o.Images.DeepDelta, o.Images.Link = forVersion, true, 10e6
 		_, err := Generate(t.Context(), o, false)
 		require.NoError(t, err, forVersion)
@@ -96,4 +100,23 @@ func TestForVersionDeltas(t *testing.T) {
 			require.Equal(t, want, h.Features, forVersion)
 		}
 	}
+}
+
+// armProgram is an ELF file for arm64 with code.
+func armProgram(code []byte) string {
+	const head, entry, arm64, loaded, executable = 64, 56, 183, 1, 5
+	le := binary.LittleEndian
+	b := make([]byte, head+entry)
+	copy(b, "\x7fELF\x02\x01\x01")
+	le.PutUint16(b[18:], arm64)
+	le.PutUint64(b[32:], head)
+	le.PutUint16(b[54:], entry)
+	le.PutUint16(b[56:], 1)
+	le.PutUint32(b[head:], loaded)
+	le.PutUint32(b[head+4:], executable)
+	size := uint64(len(b) + len(code))
+	for i, v := range []uint64{0, 1 << 16, 1 << 16, size, size, 1 << 12} {
+		le.PutUint64(b[head+8+8*i:], v)
+	}
+	return string(append(b, code...))
 }

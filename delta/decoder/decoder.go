@@ -112,6 +112,9 @@ func (d *Decoder) Apply(ctx context.Context, old delta.Old, temp string, sink fu
 	if slices.Contains(d.header.Features, delta.FeaturePacked) {
 		c.Pack(nil)
 	}
+	if slices.Contains(d.header.Features, delta.FeatureApart) {
+		c.Apart()
+	}
 	for _, o := range d.header.Objects {
 		if o.Encoding == delta.Omitted {
 			continue

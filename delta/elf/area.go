@@ -47,4 +47,5 @@ var kindNames = [NumKinds]string{
 	kindGo + goFunc: "Go's records: function data", kindGo + goWord: "Go's records: other", kindGo + goType: "Go's type words",
 	kindGo + goLink: "Go's typelinks", kindGo + goTreeName: "Go's inline trees: name", kindGo + goFind: "Go's findfunctab",
 	kindGo + goLine: "Go's lines", kindGo + goStart: "Go's records: line", kindGo + goTreeLine: "Go's inline trees: line",
+	kindPageLow: "A64 pages, low bits apart", kindLow: "A64 low bits", kindLiteral: "literals, PC apart",
 }

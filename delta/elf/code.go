@@ -8,8 +8,19 @@ func (p *Predictor) scanArm(fields []Field, old []byte, at int, s, q, opc, npc u
 	}
 	lo, hi := max(p.o.lo, 4096), p.o.hi
 	abs := p.o.lo >= 4096
+	if p.apart.on {
+		p.apart.follow(opc, len(old)-at)
+	}
 	for ; i+4 <= len(old); i += 4 {
 		w := le.Uint32(old[i:])
+		if p.apart.on {
+			a := opc + uint64(i-at)
+			var ok bool
+			if fields, ok = p.literal(fields, i, w, a, npc-opc); ok {
+				continue
+			}
+			p.apart.arm(w, a)
+		}
 		if w>>25&7 == 5 && w>>28 != 15 {
 			d := uint64(i - at)
 			t := opc + d + 8 + uint64(int64(int32(w<<8)>>6))
@@ -47,12 +58,23 @@ func (p *Predictor) scanThumb(fields []Field, old []byte, at int, s, q, opc, npc
 		lo = p.o.rw
 	}
 	size := max(hi, lo) - lo
+	if p.apart.on {
+		p.apart.follow(opc, len(old)-at)
+	}
 	for i+4 <= len(old) {
 		w := le.Uint32(old[i:])
 		d := uint64(i - at)
 		word := uint64(w) // an address, if this is a literal
 		if !abs {
 			word = opc + d + uint64(int64(int32(w)))
+		}
+		if p.apart.on {
+			var ok bool
+			if fields, ok = p.literal(fields, i, w, opc+d, npc-opc); ok {
+				i += 4
+				continue
+			}
+			p.apart.thumb(w, opc+d)
 		}
 		if n := thumbPlain[w>>8&255]; n > 0 && word-lo >= size {
 			i += int(n)
@@ -125,9 +147,18 @@ func (p *Predictor) scanA64(fields []Field, old []byte, at int, q, opc, npc uint
 	if (opc+uint64(i-at))&3 != 0 {
 		return fields
 	}
+	if p.apart.on {
+		p.apart.follow(opc, len(old)-at)
+	}
 	for ; i+4 <= len(old); i += 4 {
 		w := le.Uint32(old[i:])
 		d := uint64(i - at)
+		if p.apart.on && w&0x9f000000 != 0x90000000 {
+			var ok bool
+			if fields, ok = p.lowBits(fields, i, w); ok {
+				continue
+			}
+		}
 		switch {
 		case w>>26&0x1f == 5:
 			t := opc + d + uint64(int64(int32(w<<6)>>4))
@@ -143,15 +174,25 @@ func (p *Predictor) scanA64(fields []Field, old []byte, at int, q, opc, npc uint
 			fields = p.short(fields, i, kindShort, a64Adr, w, opc+d, npc+d)
 		case w&0x9f000000 == 0x90000000:
 			t := adrp(w, opc+d)
+			if p.apart.on {
+				p.apart.pages[w&31] = t
+			}
 			if i+8 <= len(old) {
 				w2 := le.Uint32(old[i+4:])
 				if z, ok := lowScale(w2); ok && w2>>5&31 == w&31 {
 					fields = append(fields, Field{Off: int32(i), Len: 8, Kind: kindPage, sub: uint8(z), pc: npc + d, key: t + uint64(w2>>10&0xfff)<<z})
 					i += 4
+					p.apart.pages.written(w2)
 					continue
 				}
 			}
-			fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kindPageAlone, pc: npc + d, key: t})
+			kind := kindPageAlone
+			if p.apart.on {
+				if low, ok := firstLow(old[i+4:], w&31); ok {
+					kind, t = kindPageLow, t+low
+				}
+			}
+			fields = append(fields, Field{Off: int32(i), Len: 4, Kind: kind, pc: npc + d, key: t})
 		}
 	}
 	return fields
@@ -274,9 +315,11 @@ func value(f *Field, old, b []byte) (uint64, bool) {
 	case kindPage:
 		w2, o2 := le.Uint32(b[4:]), le.Uint32(old[4:])
 		return adrp(w, f.pc) + uint64(w2>>10&0xfff)<<f.sub, w&0x9f00001f == le.Uint32(old)&0x9f00001f && w2&^(0xfff<<10) == o2&^(0xfff<<10)
-	case kindPageAlone:
+	case kindPageAlone, kindPageLow:
 		return adrp(w, f.pc), w&0x9f00001f == le.Uint32(old)&0x9f00001f
-	case kindX86, kindRel32, kindPool:
+	case kindLow:
+		return f.pc + uint64(w>>10&0xfff)<<(f.sub>>5), w&^(0xfff<<10) == le.Uint32(old)&^(0xfff<<10)
+	case kindX86, kindRel32, kindPool, kindLiteral:
 		return f.pc + uint64(int64(int32(w))), true
 	case kindAbs64:
 		return le.Uint64(b), true
@@ -323,13 +366,15 @@ func put(f *Field, old, b []byte, v uint64) {
 		return
 	case kindA64:
 		w = w&0xfc000000 | uint32(d>>2)&0x3ffffff
-	case kindPage, kindPageAlone:
+	case kindLow:
+		w = w&^(0xfff<<10) | uint32(v&0xfff>>(f.sub>>5))<<10
+	case kindPage, kindPageAlone, kindPageLow:
 		g := uint32((v&^0xfff - f.pc&^0xfff) >> 12)
 		w = w&0x9f00001f | g&3<<29 | g>>2&0x7ffff<<5
 		if f.Kind == kindPage {
 			le.PutUint32(b[4:], le.Uint32(old[4:])&^(0xfff<<10)|uint32(v&0xfff>>f.sub)<<10)
 		}
-	case kindX86, kindRel32, kindPool:
+	case kindX86, kindRel32, kindPool, kindLiteral:
 		w = uint32(d)
 	case kindPrel31:
 		w = uint32(d) & 0x7fffffff

@@ -95,6 +95,12 @@ func sample(machine uint16, sections bool) []byte {
 // walk runs a predictor over a file as the codec does and checks what the codec
 // relies on: fields in order and within what was scanned, steps that undo.
 func walk(t *testing.T, old, new []byte, ranges []Range, mode Mode) {
+	for _, apart := range []bool{false, true} {
+		walkAs(t, old, new, ranges, mode, apart)
+	}
+}
+
+func walkAs(t *testing.T, old, new []byte, ranges []Range, mode Mode, apart bool) {
 	f, err := Parse(bytes.NewReader(old), int64(len(old)))
 	if err != nil {
 		require.ErrorIs(t, err, ErrFormat)
@@ -106,6 +112,9 @@ func walk(t *testing.T, old, new []byte, ranges []Range, mode Mode) {
 	p, err := New(f, new[:min(len(new), headSize)], append([]Range(nil), ranges...), mode, Shift{}, nil)
 	if err != nil {
 		return
+	}
+	if apart {
+		p.Apart()
 	}
 	seen := int64(0)
 	for _, r := range ranges {

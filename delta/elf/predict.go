@@ -37,7 +37,14 @@ const (
 	kindShort16 // see short.go
 	kindShort
 	kindGo
-	NumKinds = kindGo + numGo
+)
+
+// Kinds behind those of Go.
+const (
+	kindPageLow = kindGo + numGo + iota // ADRP, with the low bits apart
+	kindLow                             // what adds them
+	kindLiteral                         // relative to the instruction that adds PC
+	NumKinds
 )
 
 // Field is a place in the new file that can be predicted.
@@ -67,6 +74,7 @@ type Predictor struct {
 	from, to uint64 // old addresses of the range being scanned
 	symOff   uint64
 	numSym   uint64
+	apart    apart
 	id       [idLen]byte // the new file's
 	idKnown  bool
 }
@@ -222,6 +230,11 @@ func (p *Predictor) Predict(f *Field, old, pred []byte) (trust uint8) {
 		return sure
 	}
 	v, t := p.target(f, old)
+	if f.Kind == kindLow {
+		if p.onPage(f, v); f.pc != v&^0xfff {
+			t = unknown
+		}
+	}
 	put(f, old, pred, v)
 	return t
 }
@@ -239,6 +252,9 @@ func (p *Predictor) Learn(f *Field, old, new []byte) {
 		return
 	case kindIDText, kindSum, kindGo + goFind:
 		return
+	}
+	if f.Kind == kindLow {
+		p.onPage(f, f.pc)
 	}
 	v, ok := value(f, old, new)
 	if !ok {
@@ -310,7 +326,7 @@ func (p *Predictor) target(f *Field, old []byte) (uint64, uint8) {
 		v, t := p.symbol(f.key >> 8)
 		return v<<8 | f.key&255, t
 	}
-	if f.Kind >= kindGo {
+	if f.Kind >= kindGo && f.Kind < kindPageLow {
 		return p.goTarget(f, old)
 	}
 	return p.m.addr(f.key)
@@ -356,8 +372,13 @@ func (p *Predictor) learn(f *Field, old []byte, v uint64) {
 		if !p.n.within(v) {
 			return
 		}
+	case kindPage, kindPageAlone, kindPageLow:
+		p.apart.moved[le.Uint32(old)&31] = page{f.key &^ 0xfff, v &^ 0xfff}
+		if f.Kind == kindPageLow {
+			return
+		}
 	}
-	if f.Kind >= kindGo {
+	if f.Kind >= kindGo && f.Kind < kindPageLow {
 		p.goLearn(f, old, v)
 		return
 	}

@@ -125,9 +125,11 @@ func (e *encoder) tryFile(t *target, h *object, f *oldFile, only bool, best *cho
 			return err
 		}
 		window = codec.ELFWindow
-		if try.Mode, isGo, err = e.mode(f); err != nil {
+		var apart bool
+		if try.Mode, isGo, apart, err = e.mode(f); err != nil {
 			return err
 		}
+		try.Apart = apart && !e.opt.NoApart
 		if err := along(try.Mode); err != nil {
 			return err
 		}
@@ -175,14 +177,14 @@ func (e *encoder) isELF(f *oldFile) (bool, error) {
 	return string(m[:]) == "\x7fELF", err
 }
 
-// mode returns how to read an old file's code, and whether it is a Go program.
-func (e *encoder) mode(f *oldFile) (elf.Mode, bool, error) {
+// mode returns what elf.ModeOf says about an old file.
+func (e *encoder) mode(f *oldFile) (mode elf.Mode, isGo, apart bool, err error) {
 	b := make([]byte, min(f.size, maxMasked))
 	if err := readFull(e.old[f.obj].r, b, f.off); err != nil {
-		return elf.Off, false, err
+		return elf.Off, false, false, err
 	}
-	mode, isGo := elf.ModeOf(b)
-	return mode, isGo, nil
+	mode, isGo, apart = elf.ModeOf(b)
+	return mode, isGo, apart, nil
 }
 
 // maxMasked is the largest file of which a masked copy is made. The copies of two files of

@@ -71,6 +71,10 @@ func (c *Codec) Pack(writer func(io.Writer) (Packer, error)) {
 // feature do. It is called before the first object.
 func (c *Codec) KnowUnwind() { c.contents.literals.unwind.on = true }
 
+// Apart makes the codec predict addresses whose parts stand apart, as deltas with that feature
+// do. It is called before the first object.
+func (c *Codec) Apart() { c.contents.changes.elf.apart = true }
+
 // Encode writes one object as it is planned.
 func (c *Codec) Encode(info delta.ObjectInfo, plan *script.Object) error {
 	c.out.begin(nil, info.Size)
@@ -184,6 +188,9 @@ func Cost(ctx context.Context, bulk BulkWriter, old delta.Old, bases []delta.Bas
 	c := NewEncoder(ctx, io.Discard, bulk, old, bases, place.Size)
 	if plan.Unwind != nil {
 		c.KnowUnwind()
+	}
+	if plan.Apart {
+		c.Apart()
 	}
 	c.out.begin(nil, place.Size)
 	if err := c.run.boundary(); err != nil {

@@ -18,6 +18,7 @@ type elfCoder struct {
 	modes  [4]model.Prob
 	shift  *model.UintModel
 	fields *fieldModel
+	apart  bool // addresses whose parts stand apart are predicted
 
 	// State of the content that is being coded.
 	e       *content
@@ -135,7 +136,9 @@ func (c *elfCoder) predictor() *elf.Predictor {
 			c.ranges = nil
 			return nil
 		}
-		c.current = p
+		if c.current = p; c.apart {
+			p.Apart()
+		}
 	}
 	return c.current
 }

@@ -53,6 +53,8 @@ type Content struct {
 	Bulk    bool     // bytes outside of matches go to the bulk part
 	Parts   []Part   // of a content in bulk: what is converted
 	Streams []Stream // deflate streams whose uncompressed bytes are coded
+	// Apart says that the old file has code in which addresses may have parts that stand apart.
+	Apart bool
 	// Unwind is what is known about the unwind tables, or nil. UnwindFrom has for each of its
 	// rows that of the old file, plus one; 0 if there is none.
 	Unwind     *elf.Unwind
