@@ -20,7 +20,7 @@ func TestDecodeBudget(t *testing.T) {
 	s := newShop(t)
 	generate := func(b ...budget.Budget) (m *artifact.Metadata, size int64, err error) {
 		o := s.options(t, "extra:1", "web:1,web:2")
-		o.Images.DeepDelta = true
+		o.Images.Coding = Coded
 		o.Images.Budgets = append(b, budget.Budget{Class: "armv7", Time: time.Nanosecond})
 		if _, err := Generate(t.Context(), o, false); err != nil {
 			return nil, 0, err

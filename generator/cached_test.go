@@ -20,7 +20,7 @@ func TestCache(t *testing.T) {
 	}
 	s := newShop(t)
 	o := s.options(t, "web:1,web:2", "side:1", "extra:1")
-	o.Images.DeepDelta = true
+	o.Images.Coding = Coded
 	var encoded atomic.Int64
 	o.Build.Progress = func(e source.Event) {
 		if e.Stage == "encode" {

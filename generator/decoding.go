@@ -36,7 +36,7 @@ func decodeLimitOn(list []budget.Budget, platform string) (l decodeLimit, err er
 // byteCost is how many instructions a byte of a delta is worth to devices of a platform; 0
 // if only bytes count.
 func (o *Images) byteCost(platform string) int64 {
-	if o.Link == 0 || o.Fast || o.Best {
+	if o.Link == 0 || o.Coding == Fast || o.Best {
 		return 0
 	}
 	class, known := o.Device, o.Device.Speed > 0

@@ -98,9 +98,9 @@ func (m *deltaMaker) effort(first bool) encoder.Effort {
 	switch {
 	case m.Images.Best:
 		return encoder.Best
-	case m.Images.Fast && first:
+	case m.Images.Coding == Fast && first:
 		return encoder.Stored
-	case m.Images.Fast || first:
+	case m.Images.Coding == Fast || first:
 		return encoder.Quick
 	}
 	return encoder.Standard
@@ -174,7 +174,7 @@ func (m *deltaMaker) image(ctx context.Context, img *plannedImage) (*imageDeltas
 		return &imageDeltas{deltas: []*encodedDelta{d}}, nil
 	}
 	made, err := m.overBases(ctx, img)
-	if err != nil || !img.whole || !m.Images.DeepDelta {
+	if err != nil || !img.whole || m.Images.Coding != Coded {
 		return made, err
 	}
 	if made.whole, err = whole(img.URL + ", whole"); err != nil {

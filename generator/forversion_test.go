@@ -26,7 +26,7 @@ func TestForVersion(t *testing.T) {
 	generate := func(forVersion string, change func(*Options), pairs ...string) (*artifact.Metadata, error) {
 		o := s.options(t, pairs...)
 		o.Artifact.ForVersion = forVersion
-		o.Images.DeepDelta = true
+		o.Images.Coding = Coded
 		if change != nil {
 			change(&o)
 		}
@@ -89,7 +89,7 @@ func TestForVersionDeltas(t *testing.T) {
 		"delta/1 elf1 lz1":          {delta.FeatureELF, delta.FeatureLZ},
 	} {
 		o := s.options(t, "doc:0,doc:1")
-		o.Artifact.ForVersion, o.Images.DeepDelta, o.Images.Link = forVersion, true, 10e6
+		o.Artifact.ForVersion, o.Images.Coding, o.Images.Link = forVersion, Coded, 10e6
 		_, err := Generate(t.Context(), o, false)
 		require.NoError(t, err, forVersion)
 		a := read(t, o.Build.Output)

@@ -237,7 +237,7 @@ func TestDeltaArtifact(t *testing.T) {
 	s := newShop(t)
 	// extra has no base of its own: its layers are in web:2, which comes first
 	o := s.options(t, "web:1,web:2", "extra:1", "side:1,side:1")
-	o.Images.DeepDelta = true
+	o.Images.Coding = Coded
 	result, err := Generate(t.Context(), o, false)
 	require.NoError(t, err)
 	a := read(t, o.Build.Output)

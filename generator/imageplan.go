@@ -108,7 +108,7 @@ func (p *plannedImage) current() *source.Found {
 // plan decides how every image is sent.
 func (r *run) plan(images []foundImage, ls source.Layers) (*plan, error) {
 	p := &plan{Plan: Plan{Version: artifact.VersionReference}, images: make([]plannedImage, len(images)), whole: artifact.FormatFull, layers: ls}
-	if r.Images.DeepDelta {
+	if r.Images.Coding == Coded {
 		p.whole = artifact.FormatDelta
 	}
 	if r.Images.makesDeltas(images) {

@@ -15,7 +15,7 @@ import (
 func TestInterrupted(t *testing.T) {
 	s := newShop(t)
 	o := s.options(t, "web:2", "extra:1")
-	o.Images.DeepDelta = true
+	o.Images.Coding = Coded
 	o.Build.CacheDir, o.Build.CacheLimit = t.TempDir(), 1<<20
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -336,7 +336,7 @@ func (r *run) madeFrom(images []foundImage, used *manifests.Found) (*artifact.Ma
 		Compression: string(a.Compression), Reader: a.Reader, ForVersion: a.ForVersion,
 		Application: app.Name, Version: app.Version, Orchestrator: app.Orchestrator, Platform: app.Platform.String(),
 		Reboot: app.Reboot, Env: app.Env, Policy: r.policy, Recipients: r.recipients.Names,
-		DeepDelta: r.Images.DeepDelta, FilesOnly: r.Images.FilesOnly, Fallback: r.Images.Fallback, Skip: r.Images.Skip,
+		DeepDelta: r.Images.Coding == Coded, FilesOnly: r.Images.FilesOnly, Fallback: r.Images.Fallback, Skip: r.Images.Skip,
 		OnDevice: r.Images.OnDevice,
 	}
 	in.Expires = a.Expiry.Text
@@ -344,7 +344,7 @@ func (r *run) madeFrom(images []foundImage, used *manifests.Found) (*artifact.Ma
 		in.Revocations = digest.Of(a.Revocations)
 	}
 	switch {
-	case r.Images.Fast:
+	case r.Images.Coding == Fast:
 		in.Effort = "fast"
 	case r.Images.Best:
 		in.Effort = "best"

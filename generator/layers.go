@@ -96,7 +96,7 @@ func (r *run) knownLayers(images []foundImage) source.Layers {
 
 // makesDeltas reports whether any image is sent as a delta.
 func (o *Images) makesDeltas(images []foundImage) bool {
-	delta := o.DeepDelta
+	delta := o.Coding == Coded
 	for i, img := range images {
 		delta = delta || len(img.named) > 0 || o.sharesLayers(images, i)
 	}
@@ -107,7 +107,7 @@ func (o *Images) makesDeltas(images []foundImage) bool {
 // earlier one has some of its layers, and a quick one.
 func (o *Images) sharesLayers(images []foundImage, i int) bool {
 	img := images[i].Image
-	if !o.Fast || len(images[i].named) > 0 {
+	if o.Coding != Fast || len(images[i].named) > 0 {
 		return false
 	}
 	return slices.ContainsFunc(images[:i], func(other foundImage) bool {

@@ -31,7 +31,8 @@ func TestSeveralNames(t *testing.T) {
 	for _, base := range []string{"", "web:1"} {
 		t.Run("over "+base, func(t *testing.T) {
 			one := s.options(t)
-			one.Images.DeepDelta = base != ""
+			coding := map[bool]Coding{true: Coded}[base != ""]
+			one.Images.Coding = coding
 			s.named(t, &one, base, "web:2", "web:2")
 			s.named(t, &one, "", "side:1", "side:1")
 			one.Application.ManifestsDir = s.manifests(t, "web:2", "side:1")
@@ -39,7 +40,7 @@ func TestSeveralNames(t *testing.T) {
 			require.NoError(t, err)
 
 			two := s.options(t)
-			two.Images.DeepDelta = base != ""
+			two.Images.Coding = coding
 			s.named(t, &two, base, "web:2", "web:2")
 			s.named(t, &two, "", "side:1", "side:1")
 			s.named(t, &two, "", "web:2", "worker:2")
@@ -90,7 +91,7 @@ func TestSeveralNames(t *testing.T) {
 func TestSeveralNamesOverBases(t *testing.T) {
 	s := newShop(t)
 	o := s.options(t)
-	o.Images.DeepDelta = true
+	o.Images.Coding = Coded
 	s.named(t, &o, "", "web:2", "cron:2")
 	s.named(t, &o, "web:1", "web:2", "web:2")
 	s.named(t, &o, "side:1", "side:1", "side:1")

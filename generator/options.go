@@ -57,15 +57,25 @@ type Application struct {
 	EncryptTo    []string // recipients of the secrets, age1… or files of these; none: they are shipped as they are
 }
 
+// Coding is how images without a base are sent.
+type Coding int
+
+const (
+	// Plain: in gzip.
+	Plain Coding = iota
+	// Coded: as deltas too, smaller than in gzip, for much more processor time here.
+	Coded
+	// Fast is for trying things out: in gzip, but for layers that an earlier image of the
+	// artifact has. Deltas are searched less for.
+	Fast
+)
+
 // Images say which images are sent and how.
 type Images struct {
 	Pairs []Pair // none: those that the manifests use
-	// DeepDelta sends images without a base as deltas too: smaller than in gzip, for much
-	// more processor time here. An artifact for ReaderShellModule has none.
-	DeepDelta bool
-	// Fast is for trying things out: an image without a base is sent in gzip, but for
-	// layers that an earlier image of the artifact has, and deltas are searched less for.
-	Fast bool
+	// Coding is how images without a base are sent. It is Plain in an artifact for
+	// ReaderShellModule, and for versions of mender-app that read no deltas.
+	Coding Coding
 	// Best searches more, which takes two to three times the time.
 	Best      bool
 	FilesOnly bool // make deltas that need old files alone, not the headers of layers
@@ -293,21 +303,15 @@ func (o Options) checked() (Options, error) {
 		}
 		return o, &UsageError{Text: "no images", Hint: meant + fmt.Sprintf("the manifests of %s cannot be read: name the images with --image and files with --component, or use --skip-images; %s and %s are those that can", app.Orchestrator, Compose, Kubernetes)}
 	}
-	if o.Images.Fast && o.Images.Best {
+	if o.Images.Coding == Fast && o.Images.Best {
 		return o, &UsageError{Text: "--fast and --best exclude each other", Hint: "leave both out for a release"}
-	}
-	if o.Artifact.Reader == ReaderShellModule {
-		o.Images.DeepDelta, o.Images.Fast = false, false
-	}
-	if o.Images.Fast {
-		o.Images.DeepDelta = false
 	}
 	has, err := o.Artifact.readBy()
 	if err != nil {
 		return o, err
 	}
-	if !ReadsDeltas(has) {
-		o.Images.DeepDelta, o.Images.Fast = false, false
+	if o.Artifact.Reader == ReaderShellModule || !ReadsDeltas(has) {
+		o.Images.Coding = Plain
 	}
 	if o.Artifact.Software.Name == "" {
 		o.Artifact.Software.Name = app.Name

@@ -44,7 +44,7 @@ func (r *run) packImages(ctx context.Context, p *plan, made *encoded, out *paylo
 	if r.Artifact.Reader == ReaderShellModule {
 		pack.w.CompressBest()
 	}
-	if r.Images.Fast {
+	if r.Images.Coding == Fast {
 		pack.w.CompressDeltas()
 	}
 	for i := range p.images {

@@ -23,24 +23,22 @@ func TestSent(t *testing.T) {
 	tests := map[string]struct {
 		pairs    []string
 		fallback bool
-		coded    bool // images without a base are deltas
-		fast     bool
+		coding   Coding
 	}{
 		"whole images":            {pairs: []string{"web:2", "side:1", "extra:1"}},
-		"whole images, coded":     {pairs: []string{"web:2", "side:1", "extra:1"}, coded: true},
-		"whole images, fast":      {pairs: []string{"web:2", "side:1", "extra:1"}, fast: true},
+		"whole images, coded":     {pairs: []string{"web:2", "side:1", "extra:1"}, coding: Coded},
+		"whole images, fast":      {pairs: []string{"web:2", "side:1", "extra:1"}, coding: Fast},
 		"delta release":           {pairs: []string{"web:1,web:2", "side:1,side:1", "extra:1"}},
 		"one image":               {pairs: []string{"web:1,web:2"}},
 		"variants":                {pairs: []string{"side:1,side:1", "web:1,web:2", "extra:1,web:2"}},
 		"variants and the whole":  {pairs: []string{"web:1,web:2", "extra:1,web:2", "side:1"}, fallback: true},
-		"the whole, coded":        {pairs: []string{"web:1,web:2", "extra:1,web:2", "side:1"}, fallback: true, coded: true},
+		"the whole, coded":        {pairs: []string{"web:1,web:2", "extra:1,web:2", "side:1"}, fallback: true, coding: Coded},
 		"the whole of all images": {pairs: []string{"web:1,web:2", "extra:1,side:1"}, fallback: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			o := s.options(t, test.pairs...)
-			o.Images.Fallback, o.Images.DeepDelta = test.fallback, test.coded
-			o.Images.Fast = test.fast
+			o.Images.Fallback, o.Images.Coding = test.fallback, test.coding
 			r, err := Generate(t.Context(), o, false)
 			require.NoError(t, err)
 			d, err := inspect.Artifact(t.Context(), o.Build.Output, nil, t.TempDir())
@@ -51,7 +49,7 @@ func TestSent(t *testing.T) {
 			for i, sent := range r.Sent {
 				sum += sent.Bytes
 				c := d.Parsed().Components[i]
-				if c.Format == artifact.FormatDelta && !test.fast { // its content is not compressed again
+				if c.Format == artifact.FormatDelta && test.coding != Fast { // its content is not compressed again
 					require.InDelta(t, c.PayloadBytes, sent.Bytes, 2000, "%s", c.URL)
 				}
 				parts := sent.Shared

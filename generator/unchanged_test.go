@@ -16,7 +16,7 @@ import (
 func TestUnchangedImages(t *testing.T) {
 	s := newShop(t)
 	o := s.options(t, "web:1", "side:1", "extra:1")
-	o.Images.DeepDelta = true
+	o.Images.Coding = Coded
 	o.Artifact.Name = "shop-1"
 	cache := t.TempDir()
 	var mu sync.Mutex
@@ -55,7 +55,7 @@ func TestUnchangedImages(t *testing.T) {
 	require.NotEmpty(t, work)
 
 	two := s.options(t, "web:2", "side:1", "extra:1")
-	two.Images.DeepDelta, two.Build.Progress, two.Build.CacheLimit = true, o.Build.Progress, o.Build.CacheLimit
+	two.Images.Coding, two.Build.Progress, two.Build.CacheLimit = Coded, o.Build.Progress, o.Build.CacheLimit
 	made(two, cache)
 	require.NotContains(t, work, "apply shop/side:1")
 	require.NotContains(t, work, "apply shop/extra:1")

@@ -99,6 +99,8 @@ type genFlags struct {
 	link        string
 	device      string // class of devices
 	smallest    bool
+	fast        bool
+	deepDelta   bool   // the former name of !fast
 	fetched     string // directory for releases that are not here
 	split       bool   // an artifact for each base
 	noCache     bool
@@ -149,12 +151,12 @@ func generateCommand() *cobra.Command {
 	fl.IntVar(&f.o.Images.Releases.Last, "last", 0, "how many of the newest releases in --bases-from are bases (default: all)")
 	fl.BoolVar(&f.split, "split", false, "make an artifact for each older release that depends on its version, instead of one for all; with --full-fallback also one with full images. {base} in --output-path becomes the version, or whole")
 	fl.StringArrayVar(&f.o.Images.Content, "content", nil, "artifact, directory of artifacts, or image that has content an older artifact has only as a delta (repeatable; files beside the artifact and registries are always tried)")
-	fl.BoolVar(&f.o.Images.Fast, "fast", false, "for trying things out: images without a base travel in gzip and layers that they share once; deltas take less time and are larger")
+	fl.BoolVar(&f.fast, "fast", false, "for trying things out: images without a base travel in gzip and layers that they share once; deltas take less time and are larger")
 	fl.BoolVar(&f.o.Images.Best, "best", false, "search more for a smaller artifact, which takes more time here and on devices; implies --smallest")
 	fl.StringVar(&f.link, linkOption, budget.DefaultLink.String(), "rate at which the artifact arrives on devices, such as 250kbit/s or 100Mbit/s: new content is coded in the way of which a device has it first, downloaded and decoded")
 	fl.StringVar(&f.device, "for-device", "", "class of the devices that decode it: armv7, arm64 or amd64 (default: that of the platform)")
 	fl.BoolVar(&f.smallest, "smallest", false, "count bytes alone and not the time that devices take, for those who pay by the byte")
-	fl.BoolVar(&f.o.Images.DeepDelta, deepDelta, true, "with =false the same as --fast, its former name")
+	fl.BoolVar(&f.deepDelta, deepDelta, true, "with =false the same as --fast, its former name")
 	hide(fl, deepDelta)
 	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "add the full images, for devices without CURRENT")
 	fl.BoolVar(&f.o.Images.FilesOnly, "files-only", false, filesOnly)
@@ -253,8 +255,11 @@ func (f *genFlags) run(c *cobra.Command, args []string) error {
 	if slices.Contains(f.o.Artifact.DeviceTypes, unknownType) {
 		return &usageError{text: "the device type is still " + unknownType, hint: "write that of your devices into " + configFile + ": a device has it in /var/lib/mender/device_type"}
 	}
-	f.o.Images.Fast = f.o.Images.Fast || !f.o.Images.DeepDelta
-	if f.o.Images.DeepDelta && c.Flags().Changed(deepDelta) {
+	f.o.Images.Coding = generator.Coded
+	if f.fast || !f.deepDelta {
+		f.o.Images.Coding = generator.Fast
+	}
+	if f.deepDelta && c.Flags().Changed(deepDelta) {
 		if err := readersOfDeltas(&f.o.Artifact); err != nil {
 			return err
 		}

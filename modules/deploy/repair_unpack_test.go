@@ -51,22 +51,22 @@ func TestUnpack(t *testing.T) {
 	archive := gentest.DockerArchive(t, filepath.Join(dir, "all.tar"), images)
 	for name, c := range map[string]struct {
 		pairs    []string
-		coded    bool
+		coding   generator.Coding
 		fallback bool
 		whole    []string
 	}{
-		"coded":                  {pairs: []string{"shop/web:2", "shop/side:1"}, coded: true, whole: []string{"shop/web:2", "shop/side:1"}},
+		"coded":                  {pairs: []string{"shop/web:2", "shop/side:1"}, coding: generator.Coded, whole: []string{"shop/web:2", "shop/side:1"}},
 		"in gzip":                {pairs: []string{"shop/web:2", "shop/side:1"}, whole: []string{"shop/web:2", "shop/side:1"}},
-		"coded beside a delta":   {pairs: []string{"shop/web:1,shop/web:2"}, coded: true, fallback: true, whole: []string{"shop/web:2"}},
+		"coded beside a delta":   {pairs: []string{"shop/web:1,shop/web:2"}, coding: generator.Coded, fallback: true, whole: []string{"shop/web:2"}},
 		"in gzip beside a delta": {pairs: []string{"shop/web:1,shop/web:2"}, fallback: true, whole: []string{"shop/web:2"}},
-		"a delta alone":          {pairs: []string{"shop/web:1,shop/web:2"}, coded: true},
+		"a delta alone":          {pairs: []string{"shop/web:1,shop/web:2"}, coding: generator.Coded},
 	} {
 		t.Run(name, func(t *testing.T) {
 			manifests := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(manifests, "start"), []byte("x"), 0o644))
 			o := generator.Options{
 				Application: generator.Application{Name: "shop", Orchestrator: "own", Platform: image.Platform{OS: "linux", Arch: "amd64"}, ManifestsDir: manifests},
-				Images:      generator.Images{DeepDelta: c.coded, Fallback: c.fallback},
+				Images:      generator.Images{Coding: c.coding, Fallback: c.fallback},
 				Artifact:    generator.Artifact{Name: "shop-2", DeviceTypes: []string{"box"}},
 				Build:       generator.Build{Output: filepath.Join(t.TempDir(), "a.mender")},
 			}
