@@ -78,7 +78,7 @@ func (s *session) read(ctx context.Context, replaces func(dir string, all []cont
 	if err := s.decrypt(ctx, pl.project); err != nil {
 		return nil, err
 	}
-	if err := pl.foreign(all); err != nil {
+	if err := s.foreign(pl, all); err != nil {
 		return nil, err
 	}
 	if err := s.checkOthers(ctx, pl); err != nil {
@@ -185,7 +185,11 @@ func (s *session) findMarked(ctx context.Context, p *plan) error {
 // the application's. The shell reference ran all applications in the one project
 // "manifests"; their directories tell them apart, as long as no two have a service
 // of the same name.
-func (pl *plan) foreign(all []container.Summary) error {
+//
+// START and ROLLBACK refuse only the containers of another application: the release was
+// installed with this project, so somebody called Compose by hand with other files. Compose
+// makes such a container of one of the release's services again, and leaves others alone.
+func (s *session) foreign(pl *plan, all []container.Summary) error {
 	mine := false
 	ours := map[string]bool{} // IDs
 	for _, c := range pl.existing {
@@ -197,6 +201,12 @@ func (pl *plan) foreign(all []container.Summary) error {
 			continue
 		}
 		_, same := pl.model.Services[c.Labels[labelService]]
+		if _, owned := s.owner(c); s.mustStart && !owned {
+			if same {
+				s.req.Logf("warning: container %s, which somebody started from %s, is made again from this application's files", name(c), c.Labels[labelDir])
+			}
+			continue
+		}
 		if same || !mine {
 			return invalid("the project %q is in use by container %s, which runs from %s; give this application's compose file another name:", pl.name, name(c), c.Labels[labelDir])
 		}

@@ -46,13 +46,6 @@ var states = []string{"before", "while it is started", "before the commit"}
 // MENDER_APP_SEQUENCES is how many sequences, MENDER_APP_SEED the seed, and
 // MENDER_APP_SEQUENCE the only one.
 func TestSequences(t *testing.T) {
-	number := func(name string, otherwise int64) int64 {
-		n, err := strconv.ParseInt(os.Getenv(name), 10, 64)
-		if err != nil {
-			return otherwise
-		}
-		return n
-	}
 	count, seed, only := number("MENDER_APP_SEQUENCES", 5), number("MENDER_APP_SEED", time.Now().UnixNano()%1e6), number("MENDER_APP_SEQUENCE", -1)
 	t.Logf("MENDER_APP_SEED=%d MENDER_APP_SEQUENCES=%d", seed, count)
 	d := e2e.DeviceAsShipped(t)
@@ -86,6 +79,15 @@ type sequence struct {
 
 func (s sequence) String() string {
 	return fmt.Sprintf("%s the update: %s; then %s", s.state, strings.Join(s.commands, "; "), s.end)
+}
+
+// number is the number in a variable of the environment.
+func number(name string, otherwise int64) int64 {
+	n, err := strconv.ParseInt(os.Getenv(name), 10, 64)
+	if err != nil {
+		return otherwise
+	}
+	return n
 }
 
 func draw(seed, n int64) (s sequence) {

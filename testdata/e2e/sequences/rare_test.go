@@ -1,0 +1,83 @@
+package sequences
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/mender-app/mender-app/testdata/e2e"
+)
+
+const (
+	otherFile = `printf 'services:\n  web: {image: "shop/stock:1", ports: ["8080:8080"]}\n  more: {image: "shop/stock:1"}\n' >/tmp/other.yaml; docker compose -p shop -f /tmp/other.yaml up -d --pull never`
+	inside    = "docker rm -f shop-web-1 shop-stock-1; docker network rm shop_default; docker network create --internal --label com.docker.compose.project=shop --label com.docker.compose.network=default shop_default"
+	stranger  = "docker run -d --name stranger --network shop_default shop/stock:1"
+)
+
+// rare is what a person does once, in each state of a deployment.
+var rare = map[string][]string{
+	"another file":                   {otherFile},
+	"another file without orphans":   {otherFile + " --remove-orphans"},
+	"an internal network":            {inside},
+	"an internal network, and up":    {inside, byHand + "up -d --pull never"},
+	"a new name":                     {"docker rename shop-web-1 kiosk"},
+	"a new name, and another has it": {"docker rename shop-web-1 kiosk", "docker run -d --name shop-web-1 shop/stock:1"},
+	"a stop, and the volume":         {"mender-app stop shop", "docker rm -f shop-web-1 shop-stock-1", "docker volume rm shop_counts", "mender-app start shop"},
+	"a committed image":              {"docker commit shop-web-1 shop/web:1", "docker tag shop/web:1 shop/web:2", "docker rm -f shop-web-1", byHand + "up -d --pull never"},
+	"a stranger in the network":      {stranger},
+	"a stranger alone in it":         {stranger, "docker rm -f shop-web-1 shop-stock-1"},
+	"another network":                {"docker network create elsewhere", "docker network disconnect shop_default shop-web-1", "docker network connect elsewhere shop-web-1"},
+	"down with volumes":              {byHand + "down -v"},
+	"everything":                     {"docker rm -f $(docker ps -aq)", "docker network prune -f", "docker volume prune -f"},
+	"another project":                {byHand + "down", "docker compose -p kiosk --project-directory /data/mender-app/shop/manifests up -d --pull never"},
+	"no policy, and a kill":          {"docker update --restart no shop-web-1", "docker kill shop-web-1"},
+	"fewer of it":                    {byHand + "up -d --pull never --scale web=0"},
+	"a run beside it":                {byHand + "run -d --no-deps web"},
+}
+
+// cleanup is what a person removes again who has put something of his own beside the
+// application.
+const cleanup = `for c in $(docker ps -aq); do
+	[ -n "$(docker inspect -f '{{index .Config.Labels "com.docker.compose.project"}}' $c)" ] || docker rm -f $c
+done
+docker rm -f shop-more-1 $(docker ps -aq --filter label=com.docker.compose.oneoff=True); docker network rm elsewhere; true`
+
+// What people do to the engine once in a while ends as the sequences do. MENDER_APP_SEQUENCES
+// is how many of them are tried, in each of the states in turn, and MENDER_APP_RARE the only
+// one by its name, in all states.
+func TestRareSequences(t *testing.T) {
+	count, seed, only := number("MENDER_APP_SEQUENCES", 5), number("MENDER_APP_SEED", time.Now().UnixNano()%1e6), os.Getenv("MENDER_APP_RARE")
+	t.Logf("MENDER_APP_SEED=%d MENDER_APP_SEQUENCES=%d", seed, count)
+	names := slices.Sorted(maps.Keys(rare))
+	var tries []int // which of the names, and in which of the states
+	for _, i := range rand.New(rand.NewPCG(uint64(seed), 0)).Perm(len(names) * len(states)) {
+		if name := names[i/len(states)]; name == only || only == "" && int64(len(tries)) < count {
+			tries = append(tries, i)
+		}
+	}
+	d := e2e.DeviceAsShipped(t)
+	d.MustRun(t, "bash", "-ec", "printf 'HEALTH_WINDOW=300ms\nHEALTH_DEADLINE=60\n' >>/etc/mender/mender-app-docker-compose.conf")
+	files := map[string]string{}
+	for _, v := range []string{"1", "2"} {
+		files[v] = e2e.Release(t, d, v, "")
+	}
+	e2e.Mender(t, d, "install", files["1"])
+	e2e.Mender(t, d, "commit")
+	runs, resumes := "1", 0
+	for n, i := range tries {
+		what, state := names[i/len(states)], states[i%len(states)]
+		s := sequence{state, rare[what], []string{"commit", "rollback"}[n%2]}
+		began := time.Now()
+		runs = s.play(t, d, files, runs, fmt.Sprintf("MENDER_APP_SEED=%d, %s: from release %s, %s", seed, what, runs, s), &resumes)
+		require.Contains(t, d.MustRun(t, "curl", "-sf", "--retry", "20", "--retry-all-errors", "--retry-delay", "1", e2e.WebURL), "web "+runs, "%s, %s", what, state)
+		d.MustRun(t, "bash", "-c", cleanup)
+		t.Logf("%s, %s, then %s: release %s runs (%.1f s)", what, state, s.end, runs, time.Since(began).Seconds())
+	}
+	t.Logf("%d of %d with mender-app resume", resumes, len(tries))
+}
