@@ -35,7 +35,6 @@ var rare = map[string][]string{
 	"another network":                {"docker network create elsewhere", "docker network disconnect shop_default shop-web-1", "docker network connect elsewhere shop-web-1"},
 	"down with volumes":              {byHand + "down -v"},
 	"everything":                     {"docker rm -f $(docker ps -aq)", "docker network prune -f", "docker volume prune -f"},
-	"another project":                {byHand + "down", "docker compose -p kiosk --project-directory /data/mender-app/shop/manifests up -d --pull never"},
 	"no policy, and a kill":          {"docker update --restart no shop-web-1", "docker kill shop-web-1"},
 	"fewer of it":                    {byHand + "up -d --pull never --scale web=0"},
 	"a run beside it":                {byHand + "run -d --no-deps web"},
