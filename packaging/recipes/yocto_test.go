@@ -132,7 +132,62 @@ BBMASK = "/meta/recipes-(?!devtools/go/)"
 		}
 		packages := strings.Fields(value(t, environment, "PACKAGES"))
 		require.Subset(t, packages, []string{recipe, recipe + "-k8s", recipe + "-submodules", recipe + "-completions", recipe + "-doc"})
+		files := installed(t)
+		for file, suffix := range map[string]string{
+			"/usr/share/mender/modules/v3/app": "", "/usr/share/mender/app-modules/v1/docker-compose": "", "/usr/bin/mender-app": "",
+			"/etc/mender/mender-app.conf": "", "/usr/lib/systemd/system/mender-app-resume.service": "",
+			"/usr/share/mender/app-modules/v1/k8s": "-k8s", "/etc/mender/mender-app-k8s.conf": "-k8s",
+			"/usr/share/mender/app-modules/v1/executable": "-submodules", "/usr/share/man/man8/mender-app.8": "-doc",
+		} {
+			require.Contains(t, files, file)
+			require.Equal(t, recipe+suffix, packageOf(t, environment, file), file)
+		}
+		for _, file := range files {
+			require.NotEmpty(t, packageOf(t, environment, file), "%s is in no package", file)
+		}
 	}
+}
+
+// packageOf is the first package that takes an installed file, as bitbake shares them out; ""
+// if there is none.
+func packageOf(t *testing.T, environment, file string) string {
+	t.Helper()
+	for _, name := range strings.Fields(value(t, environment, "PACKAGES")) {
+		if !strings.Contains(environment, "\nFILES:"+name+"=") {
+			continue
+		}
+		for _, pattern := range strings.Fields(value(t, environment, "FILES:"+name)) {
+			for path := file; path != "/"; path = filepath.Dir(path) { // a directory is taken whole
+				taken, err := filepath.Match(strings.TrimSuffix(pattern, "/"), path)
+				require.NoError(t, err)
+				if taken {
+					return name
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// installed lists what the recipes install: it is not built, and its programs are empty.
+func installed(t *testing.T) []string {
+	t.Helper()
+	from, tree := t.TempDir(), t.TempDir()
+	for _, program := range []string{"app", "docker-compose", "mender-app", "k8s"} {
+		write(t, filepath.Join(from, program), "")
+	}
+	c := exec.Command("make", "-s", "-C", "../..", "install", "FROM="+from, "DESTDIR="+tree, "PROGRAMS=app docker-compose mender-app k8s", "SUBMODULES=deb systemd python executable")
+	c.Env = environment()
+	out, err := c.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	var files []string
+	require.NoError(t, filepath.WalkDir(tree, func(path string, e os.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			files = append(files, strings.TrimPrefix(path, tree))
+		}
+		return err
+	}))
+	return files
 }
 
 // Yocto and Buildroot build the programs from the vendored sources alone.
