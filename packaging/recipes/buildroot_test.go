@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -25,6 +26,18 @@ func TestBuildrootPackage(t *testing.T) {
 	require.Len(t, files, 7)
 	out, err := exec.Command("/usr/bin/python3", append([]string{filepath.Join(checkout, "utils/check-package"), "--br2-external"}, files...)...).CombinedOutput()
 	require.NoError(t, err, "%s", out)
+}
+
+// Buildroot's own check wants lines of help of at most 62 characters: without a checkout,
+// that alone is looked at.
+func TestBuildrootHelpIsNarrow(t *testing.T) {
+	text, err := os.ReadFile("../buildroot/package/mender-app/Config.in")
+	require.NoError(t, err)
+	lines := regexp.MustCompile("(?m)^\t  (.*)$").FindAllSubmatch(text, -1)
+	require.NotEmpty(t, lines)
+	for _, line := range lines {
+		require.LessOrEqual(t, len(line[1]), 62, "%s", line[1])
+	}
 }
 
 // Buildroot offers the package for the processors that it is made for, and knows its
