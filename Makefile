@@ -95,14 +95,17 @@ TREE_VERSION := $(shell sed -n 's/^const Number = "\(.*\)"$$/\1/p' cmd/internal/
 COMMIT_TIME  := $(or $(SOURCE_DATE_EPOCH),$(shell $(GIT) log -1 --format=%ct 2>/dev/null))
 PACKAGE_VERSION = $(TREE_VERSION)$(if $(shell $(GIT) tag --points-at HEAD v$(TREE_VERSION) 2>/dev/null),,+$(shell date -u -d '@$(COMMIT_TIME)' +%Y%m%d%H%M%S))
 
+# The machine's own name among ARCHES. Its programs run here, and print their completions.
+HOST := $(patsubst arm,arm-v7,$(shell $(GO) env GOHOSTARCH 2>/dev/null))
+
 .PHONY: packages
-packages: tools cross build ## make packages of every program in build/packages: FORMATS='deb rpm apk ipk archlinux', for all of ARCHES
+packages: tools cross cross-$(HOST) ## make packages of every program in build/packages: FORMATS='deb rpm apk ipk archlinux', for all of ARCHES
 	@[ -n '$(COMMIT_TIME)' ] || { echo "packages: this is no clone: set SOURCE_DATE_EPOCH to the time of the release" >&2; exit 1; }
-	packaging/packages $(BUILD)/packages '$(PACKAGE_VERSION)' '$(COMMIT_TIME)' $(BUILD)/tools $(BUILD) '$(FORMATS)' $(ARCHES)
+	packaging/packages $(BUILD)/packages '$(PACKAGE_VERSION)' '$(COMMIT_TIME)' $(BUILD)/tools $(BUILD) $(HOST) '$(FORMATS)' $(ARCHES)
 
 .PHONY: release
 release: # make a release of this commit in build/release (VERSION=1.0.0; KEY=key.pem signs it)
-	@packaging/release '$(VERSION)' $(BUILD)/release '$(KEY)' '$(FORMATS)' $(ARCHES)
+	@packaging/release '$(VERSION)' $(BUILD)/release '$(KEY)' $(HOST) '$(FORMATS)' $(ARCHES)
 
 # A warning is an error, as are a link or an anchor that leads nowhere and a page without a
 # place in the navigation.

@@ -2,9 +2,6 @@ package migration
 
 import (
 	"os"
-	"os/exec"
-	"path/filepath"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,34 +10,6 @@ import (
 	"github.com/mender-app/mender-app/testdata/e2e"
 )
 
-// older is the commit of the programs that are upgraded here. Their fault points are
-// compiled in.
-const older = "392553c"
-
-// olderPrograms builds the programs of an earlier commit, once, from the history of the
-// repository.
-var olderPrograms = sync.OnceValues(func() (dir string, err error) {
-	top := bed.Repository()
-	dir = filepath.Join(top, "build", "older-"+older)
-	if _, err := os.Stat(filepath.Join(dir, "app")); err == nil {
-		return dir, nil
-	}
-	tmp, err := os.MkdirTemp("", "mender-app-older-")
-	if err != nil {
-		return "", err
-	}
-	defer os.RemoveAll(tmp)
-	err = exec.Command("bash", "-euc", `
-		set -o pipefail
-		git -C "$1" -c safe.directory='*' archive "$2" | tar -x -C "$3"
-		cd "$3"
-		mkdir out
-		CGO_ENABLED=0 go build -trimpath -buildvcs=false -o out/ ./cmd/app ./cmd/docker-compose ./cmd/mender-app ./cmd/app-gen
-		mkdir -p "$1"/build
-		mv -T out "$4"`, "build", top, older, tmp, dir).Run()
-	return dir, err
-})
-
 // A device gets the newer programs by an update of its system, at any time. They read
 // the journal and the store of the older ones, and go on in each phase of a deployment.
 // The artifacts of the older app-gen are installed and are bases for the newer one.
@@ -48,9 +17,7 @@ func TestProgramsUpgradedInEachPhase(t *testing.T) {
 	if testing.Short() {
 		t.Skip("builds the programs of an earlier commit")
 	}
-	if err := exec.Command("git", "-C", bed.Repository(), "-c", "safe.directory=*", "cat-file", "-e", older+"^{commit}").Run(); err != nil {
-		t.Skipf("commit %s: needs the history of the repository", older)
-	}
+	old := e2e.OlderPrograms(t)
 	bed.Require(t, "mender", "mender-artifact")
 	for _, c := range []struct {
 		phase string // in which the older programs stop
@@ -70,11 +37,9 @@ func TestProgramsUpgradedInEachPhase(t *testing.T) {
 	} {
 		t.Run(c.phase, func(t *testing.T) {
 			d := e2e.Device(t)
-			old, err := olderPrograms()
-			require.NoError(t, err)
 			require.NoError(t, d.Install(old))
 			w := e2e.Watch(t, d)
-			file := map[string]string{"1": olderRelease(t, d, old, "1"), "2": olderRelease(t, d, old, "2", "--base", d.Share("shop-1.mender"))}
+			file := map[string]string{"1": e2e.OlderRelease(t, d, "1", e2e.Compose("1")), "2": e2e.OlderRelease(t, d, "2", e2e.Compose("2"), "--base", d.Share("shop-1.mender"))}
 			args := func(command []string, version string) []string {
 				if command[len(command)-1] == "install" {
 					return append(command[:len(command):len(command)], file[version])
@@ -119,23 +84,4 @@ func TestProgramsUpgradedInEachPhase(t *testing.T) {
 			d.MustRun(t, "mender-app", "verify", "shop")
 		})
 	}
-}
-
-// olderRelease makes a release of the shop with the older app-gen.
-func olderRelease(t *testing.T, d *bed.Device, programs, version string, options ...string) string {
-	t.Helper()
-	manifests := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(manifests, "docker-compose.yml"), []byte(e2e.Compose(version)), 0o644))
-	out := d.Share("shop-" + version + ".mender")
-	args := append([]string{
-		"--application-name", "shop", "--artifact-name", "shop-" + version, "--software-version", version, "--orchestrator", "docker-compose",
-		"--device-type", bed.Type, "--platform", bed.Platform(), "--manifests-dir", manifests, "--output-path", out,
-		e2e.Archive(t, e2e.Web(t, version, "")), e2e.Archive(t, e2e.Stock(t)),
-	}, options...)
-	if len(options) == 0 {
-		args = append(args, "--deep-delta=false") // to code whole images takes a processor long
-	}
-	text, err := exec.Command(filepath.Join(programs, "app-gen"), args...).CombinedOutput()
-	require.NoError(t, err, "%s", text)
-	return out
 }

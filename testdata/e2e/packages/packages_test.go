@@ -1,6 +1,7 @@
-// Package packages tests the packages of Debian as they are installed, on bare trees of
-// Debian with its engine: installed in one line, upgraded and downgraded in an open update,
-// removed and purged. Other formats have the same content and the same scripts.
+// Package packages tests the packages as they are installed, on bare trees of Debian with
+// its engine, from files and from repositories: in one line, upgraded and downgraded in an
+// open update, removed and purged. Formats other than deb and rpm have the same content and
+// the same scripts.
 package packages
 
 import (
@@ -37,15 +38,7 @@ func TestPackages(t *testing.T) {
 	for _, suite := range suites {
 		t.Run(suite.name, func(t *testing.T) {
 			t.Parallel()
-			tree, err := bed.EngineTree(suite.name)
-			require.NoError(t, err)
-			d := bed.StartFrom(t, tree)
-			p := machine{t, d}
-			if !suite.compose { // as Docker's own package for that suite brings it
-				const plugin = "/usr/libexec/docker/cli-plugins/docker-compose"
-				p.copy(plugin, plugin)
-			}
-			require.NoError(t, d.StartEngine())
+			d, p := startSuite(t, suite.name, suite.compose)
 			deb := p.share("mender-app")
 
 			// A device with the shell module as a package, and its configuration.
@@ -69,7 +62,7 @@ func TestPackages(t *testing.T) {
 			// older one with what a newer one has begun.
 			d.MustRun(t, "mender-app", "install", "--key", public, releases[1])
 			p.write(configuration, shellConfiguration+"keep=2\n")
-			newer := p.repack(deb, "9:2")
+			newer := p.repack(deb, "9:2", func(string) {})
 			p.apt("install", newer)
 			require.Equal(t, "9:2", d.MustRun(t, "dpkg-query", "-W", "-f", "${Version}", "mender-app"))
 			require.Equal(t, shellConfiguration+"keep=2\n", p.read(configuration))
@@ -187,8 +180,8 @@ func (m machine) shellModule() string {
 	return m.build(tree, "app-update-module.deb")
 }
 
-// repack gives a package another version.
-func (m machine) repack(deb, version string) string {
+// repack gives a package another version, and changes its tree.
+func (m machine) repack(deb, version string, change func(tree string)) string {
 	m.t.Helper()
 	tree := filepath.Join(m.t.TempDir(), "tree")
 	out, err := exec.Command("dpkg-deb", "-R", deb, tree).CombinedOutput()
@@ -198,7 +191,8 @@ func (m machine) repack(deb, version string) string {
 	before, rest, _ := strings.Cut(string(control), "\nVersion: ")
 	_, after, _ := strings.Cut(rest, "\n")
 	require.NoError(m.t, os.WriteFile(filepath.Join(tree, "DEBIAN/control"), []byte(before+"\nVersion: "+version+"\n"+after), 0o644))
-	return m.build(tree, "newer.deb")
+	change(tree)
+	return m.build(tree, "mender-app_"+strings.ReplaceAll(version, ":", "_")+".deb")
 }
 
 func (m machine) build(tree, name string) string {
