@@ -12,15 +12,15 @@ var codeText = []struct {
 	text string
 }{
 	{CodeDone, "done; ALIVE, HEALTHY: true"},
-	{CodeFailed, "failed; ALIVE, HEALTHY: false; VERIFY: something is not whole"},
+	{CodeFailed, "failed; ALIVE, HEALTHY: false; VERIFY: something is damaged or missing"},
 	{CodeUsage, "unknown verb or wrong arguments"},
-	{CodeRequirement, "something that is needed is missing or too old"},
+	{CodeRequirement, "something needed is missing or too old"},
 	{CodeNotFound, "component not found"},
-	{CodeContent, "content is not what it should be (digest, verification, platform)"},
-	{CodeUnhealthy, "brought up, but not healthy"},
+	{CodeContent, "the content is wrong (digest, verification, platform)"},
+	{CodeUnhealthy, "started, but not healthy"},
 	{CodeSpace, "no space left"},
-	{CodeBase, "what a delta starts from is missing or damaged"},
-	{CodeDeadline, "the deadline passed, or a signal ended it"},
+	{CodeBase, "the base of a delta is missing or damaged"},
+	{CodeDeadline, "the deadline passed, or a signal ended the call"},
 }
 
 var envText = []struct{ name, text string }{
@@ -28,23 +28,23 @@ var envText = []struct{ name, text string }{
 	{EnvOptions, "words: deep_delta, delta, stage, distrust, finish, secrets, follow, remove, make, probe"},
 	{EnvPlatform, "platform the content must be for, such as linux/arm/v7"},
 	{EnvComponents, "JSON file with the release's components and their digests"},
-	{EnvDeadline, "seconds the call may take"},
-	{EnvPurgeData, "1: PURGE removes the application's data as well"},
+	{EnvDeadline, "time limit of the call in seconds"},
+	{EnvPurgeData, "1: PURGE also removes the application's data"},
 	{EnvRecipients, "age recipients of the secrets, for REQS with the option secrets"},
 	{EnvLogLines, fmt.Sprintf("lines of each instance, for LOGS (default %d)", DefaultLogLines)},
-	{EnvDisabled, "services that are switched off, for sub-modules with the feature services/1"},
+	{EnvDisabled, "switched-off services, for sub-modules with the feature services/1"},
 	{EnvOverrides, "directory of override files, for sub-modules with the feature overrides/1"},
 	{EnvValues, "file of lines NAME='VALUE', for sub-modules with the feature values/1"},
-	{EnvCPUSet, "processors that are reserved, and the services that run on them, for sub-modules with the feature cpuset/1"},
+	{EnvCPUSet, "reserved processors, and the services that run on them, for sub-modules with the feature cpuset/1"},
 	{EnvOldVersion, "version of the previous release, for RUN"},
-	{EnvNewVersion, "version of the release that RUN is of"},
+	{EnvNewVersion, "version of the release with RUN's command"},
 	{EnvStore, "the directory of all applications, which no application may mount"},
 	{EnvConfigDir, "directory of the configuration (default " + DefaultConfigDir + ")"},
 }
 
 func (f frame) usage(w io.Writer) {
 	var b strings.Builder
-	fmt.Fprintf(&b, "usage: %s VERB ARGUMENTS\n\nA sub-module of mender-app, protocol %s. %s is called by the update module\n\"app\", and can be used by hand.\n\nverbs:\n", f.name, Protocol, f.name)
+	fmt.Fprintf(&b, "usage: %s VERB ARGUMENTS\n\nA sub-module of mender-app, protocol %s. %s is called by the update module\n\"app\", or by hand.\n\nverbs:\n", f.name, Protocol, f.name)
 	for _, v := range verbs() {
 		if f.has(v) {
 			fmt.Fprintf(&b, "  %-34s %s\n", v.name+" "+v.args, v.about)
@@ -59,9 +59,9 @@ func (f frame) usage(w io.Writer) {
 		fmt.Fprintf(&b, "  %-34s %s\n", e.name, e.text)
 	}
 	fmt.Fprintf(&b, "\nexamples:\n"+
-		"  docker save web:2 | %[1]s LOAD shop web:2 -    bring an image in\n"+
-		"  %[1]s ROLLOUT shop /home/me/shop               bring up the manifests in there\n"+
-		"  %[1]s HEALTHY shop && %[1]s LIST shop            is it well, and of what\n"+
+		"  docker save web:2 | %[1]s LOAD shop web:2 -    load an image\n"+
+		"  %[1]s ROLLOUT shop /home/me/shop               start the release with these manifests\n"+
+		"  %[1]s HEALTHY shop && %[1]s LIST shop            is it healthy; its components\n"+
 		"  %[1]s STOP shop /home/me/shop                  stop it; START takes the same\n", f.name)
 	b.WriteString("\nexit status:\n")
 	for _, c := range codeText {

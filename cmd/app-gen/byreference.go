@@ -21,17 +21,17 @@ func byReferenceCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "by-reference ARTIFACT PLACE",
 		Short: "take the images out of an artifact, for devices to fetch by their digests",
-		Long: `by-reference writes each form of each image in ARTIFACT, such as the delta over each of
-several older releases and the whole image, to PLACE: as a file that is named by its
-SHA-256, or as a blob of a registry. PLACE is ` + places.Forms + `.
-The artifact that it writes has the manifests and the digests alone, some kilobytes. A device
-fetches the one form that it needs, from below a --source, or from where content_mirrors in
-its mender-app.conf says. Any web server will do, and a directory on a USB stick. Without a
---source, content in a registry is fetched from there.
+		Long: `by-reference writes each form of each image in ARTIFACT, such as a delta or the whole image,
+to PLACE: as a file named by its SHA-256, or as a blob of a registry. PLACE is
+` + places.Forms + `.
+The artifact that it writes has only the manifests and the digests, some kilobytes. A device
+fetches the form that it needs, from a --source or from content_mirrors of its
+mender-app.conf, such as any web server or a directory on a USB stick. Without a --source,
+content in a registry is fetched from there.
 
-ARTIFACT stays as it is: later releases build on it. Put PLACE onto the server before the
-artifact is deployed. The manifest of the new artifact is signed by --key or
---sign-command; what its maker says of the application stays signed as it is.
+Keep ARTIFACT, because later releases build on it. Put PLACE onto the server before you
+deploy the artifact. --key or --sign-command signs the new artifact; the signed statement
+about the application does not change.
 
 ` + exitText,
 		Example: `  app-gen --bases-from releases --full-fallback -n shop-5
@@ -88,11 +88,11 @@ func mirrorCommand() *cobra.Command {
 	var asJSON bool
 	c := &cobra.Command{
 		Use:   "mirror ARTIFACT… PLACE",
-		Short: "copy what devices fetch for artifacts to another place",
-		Long: `mirror copies the content of artifacts that by-reference wrote to another PLACE, such as a
-directory on a USB stick, or the registry of a site. Each file is compared with its digest. What is
-there already is not copied again, so mirror can be repeated. A device asks a mirror that
-content_mirrors in its mender-app.conf names, and never trusts it.
+		Short: "copy the content that devices fetch to another place",
+		Long: `mirror copies the content of artifacts of by-reference to another PLACE, such as a directory
+on a USB stick or the registry of a site. Each file is compared with its digest. Existing
+files are not copied again, so mirror can be repeated. A device asks the mirrors in
+content_mirrors of its mender-app.conf, and never trusts them.
 
 ` + exitText,
 		Example: "  app-gen mirror shop-5.mender /media/usb/content --from public/content",

@@ -21,7 +21,7 @@ import (
 func fleetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fleet",
-		Short: "prepare a release for a fleet of devices that have many older ones",
+		Short: "prepare a release for a fleet with many older ones",
 		Long: `fleet makes the right delta for each device of a fleet ready before a rollout begins:
 
   plan     counts what the devices have, and plans the deltas that are worth their cost
@@ -48,23 +48,22 @@ func fleetPlanCommand() *cobra.Command {
 		Use:   "plan --inventory FILE… --releases PLACE -n RELEASE",
 		Short: "count what the devices have, and plan the deltas that are worth their cost",
 		Long: `plan counts the devices of an inventory by release, platform and device type. It plans one
-delta for each image of RELEASE over each image that devices have in its place, and puts
-first what saves the most bytes in the fleet for the processor time that it takes. With
-a budget it chooses the deltas that together save the most, within half a percent. It
-encodes nothing.
+delta for each image of RELEASE over each image that devices have in its place, ordered by
+the bytes that a delta saves in the fleet for its processor time. With a budget it chooses
+the deltas that together save the most, within half a percent. It encodes nothing.
 
 An inventory is an export of Mender's inventory API (a list of devices in JSON), JSON lines
-such as mender-app inventory --json prints, or CSV with a line of names. What counts of a
-device is, of these, the first that it has:
+of mender-app inventory --json, or CSV with a header line. Of these fields the first one
+that a device has counts:
 
   its release      app_APP_artifact, data-partition.APP.version,
                    rootfs-image.APP.version, version
   its device type  device_type
   its platform     platform; without one, that of the release for its device type
 
-RELEASE must be in PLACE with whole images, for devices without a base that has a delta.
-Sizes and times are measured where the release or the --store has a delta, and otherwise
-estimated from the layers that changed; docs/FLEET.md says how.
+RELEASE must be in PLACE with whole images, for devices without a planned base. Sizes and
+times are exact if the release or the --store has a delta, and otherwise estimated from the
+changed layers; docs/FLEET.md says how.
 
 ` + exitText,
 		Example: `  app-gen fleet plan --inventory devices.json --releases releases -n shop-5 -o plan.json
@@ -134,8 +133,8 @@ estimated from the layers that changed; docs/FLEET.md says how.
 	fl.DurationVar(&cpu, "budget-cpu", 0, "processor time for all deltas, such as 4h30m")
 	fl.StringVar(&storage, "budget-storage", "", "bytes that all deltas may take, such as 20GB")
 	fl.DurationVar(&span, "budget-time", 0, "time until the last of --shards is done, with a processor for each")
-	fl.IntVar(&o.Budget.Shards, "shards", 0, "how many share the work of --budget-time (default 1)")
-	fl.BoolVar(&lenient, "lenient", false, "skip devices that cannot be read, and count them")
+	fl.IntVar(&o.Budget.Shards, "shards", 0, "number of processes for --budget-time (default 1)")
+	fl.BoolVar(&lenient, "lenient", false, "skip and count unreadable devices")
 	fl.BoolVar(&asJSON, "json", false, "print the plan as one JSON document")
 	return c
 }

@@ -53,10 +53,11 @@ func fleetRunCommand() *cobra.Command {
 		Use:   "run PLAN STORE --releases PLACE",
 		Short: "make the deltas of a plan, or a shard of them",
 		Long: `run makes the deltas of PLAN that are not in STORE, the best first. With --shard I/N it
-makes a part of them, and N processes make all, on as many machines as share the STORE:
-` + places.Forms + `. Each delta is decoded before it is put there, and has the same
-bytes whatever N is. A process may die, run twice, or run on another machine: what is in
-the store is not made again, unless it is damaged.
+makes one of N parts, on any machines that share the STORE:
+` + places.Forms + `.
+Each delta is decoded before it is stored, and its bytes do not depend on N. A process may
+die, run twice, or run on another machine: deltas in the store are not made again, unless
+they are damaged.
 
 ` + exitText,
 		Example: `  app-gen fleet run plan.json store --releases releases
@@ -116,8 +117,8 @@ func fleetStatusCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "status PLAN STORE",
 		Short: "say how many deltas of a plan are made",
-		Long: `status looks which deltas of PLAN are in STORE, and says how long the others
-take. --metrics writes the numbers for the textfile collector of Prometheus.
+		Long: `status says which deltas of PLAN are in STORE, and how long the others take. --metrics
+writes the numbers for Prometheus' textfile collector.
 
 ` + exitText,
 		Example: "  app-gen fleet status plan.json store --metrics /var/lib/node_exporter/fleet.prom",
@@ -163,15 +164,15 @@ func fleetPublishCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "publish PLAN STORE -o OUT",
 		Short: "write the artifact of a release, when all its deltas are made",
-		Long: `publish writes the artifact that you give to Mender, or to devices: some kilobytes, with
-the digests of the deltas and whole images, which devices fetch one by one from where STORE
-lies for them. It refuses until every delta of PLAN is in STORE, reads each of them, and puts
-the whole images there too, so that nothing is deployed that a device cannot fetch.
+		Long: `publish writes the artifact for Mender or for devices: some kilobytes, with the digests of
+the deltas and whole images, which devices fetch from the place of STORE. It refuses until
+every delta of PLAN is in STORE, reads each, and puts the whole images there too, so that
+devices can fetch everything in a deployed artifact.
 ` + "`app-gen by-reference --help`" + ` says how devices find the files.
 
---upload gives the artifact to a Mender server, by its management API, as the user whose
-token is in --token-file. If that fails, the artifact stays, and the same command uploads
-it. With --source, put the files of STORE where it says before.
+--upload gives the artifact to a Mender server, with its management API, as the user of the
+token in --token-file. If that fails, the artifact stays, and the same command uploads it.
+With --source, first put the files of STORE there.
 
 ` + exitText,
 		Example: `  app-gen fleet publish plan.json store --wait --source https://downloads.example/content \
@@ -299,7 +300,7 @@ func fleetJobCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "job ENGINE PLAN STORE --releases PLACE --shards N",
 		Short: "print what an engine that you have runs to make the deltas",
-		Long: `job prints what runs the shards of app-gen fleet run. ENGINE is one of
+		Long: `job prints a job for the shards of app-gen fleet run. ENGINE is one of
 
   kubernetes  an Indexed Job, which tries a shard that fails again by itself
   gitlab      a job with parallel, for .gitlab-ci.yml

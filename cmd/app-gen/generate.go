@@ -39,32 +39,31 @@ Images (--image, repeatable) are [CURRENT,]NEW, each of them one of
   docker-archive:FILE[:REF]  saved by docker save
   oci:DIR-or-FILE[:REF]      an OCI layout
   mender:FILE.mender[#REF]   in an older artifact
-with =NAME:TAG after it where the manifests know the image by another name.
-With CURRENT the image travels as a deep delta over CURRENT, which must be on the
-device. If both are the same image, no content travels. NEW may be given again with
-another CURRENT: a device takes the delta whose base it has. With --full-fallback, a
-device that has no base takes the whole image. --base FILE.mender names an older
-release instead: each image is matched with the one it replaces there, by content,
-name or repository. Given several times, or with a directory, the artifact is for
-devices with any of these releases. Without --image, app-gen takes the
-images that the manifests use from their registries.
+followed by =NAME:TAG if the manifests know the image by another name. With CURRENT
+the image is sent as a deep delta over CURRENT, which must be on the device; if both are
+the same image, no content is sent. NEW may be given again with another CURRENT: a
+device takes the delta whose base it has. With --full-fallback, a device without a base
+takes the whole image. --base FILE.mender names an older release instead: each image is
+matched with the one it replaces there, by content, name or repository. Given several
+times, or with a directory, the artifact is for devices with any of these releases.
+Without --image, app-gen takes the images in the manifests from their registries.
 
 Other components (--component, repeatable) are files, TYPE:FILE[,CURRENT…]=URL: URL is
-the name that the sub-module knows the file by, TYPE a word such as binary,
-deb-package or python-package. With CURRENT the file travels as a delta over
-CURRENT; with several, a device takes the delta whose base it has.
+the sub-module's name of the file, TYPE a word such as binary, deb-package or
+python-package. With CURRENT the file is sent as a delta over CURRENT; with several, a
+device takes the delta whose base it has.
 
-With several --platform, app-gen makes an artifact for each, and all or none. In
---output-path {platform} stands for the platform with - between its parts, such as
-linux-arm-v7; so it does in --sbom, --provenance, --base, --bases-from, --content,
---image, --component, --artifact-name and --device-type. {name} in --output-path, --sbom
-and --provenance is the artifact's name, and with --split {base} the version of the
-older release.
+With several --platform, app-gen makes an artifact for each, and all or none.
+{platform} stands for the platform with - between its parts, such as linux-arm-v7, in
+--output-path, --sbom, --provenance, --base, --bases-from, --content, --image,
+--component, --artifact-name and --device-type. {name} in --output-path, --sbom and
+--provenance is the artifact's name; with --split, {base} is the version of the older
+release.
 
 A file app-gen.toml in the working directory may have any of these options, as a line
 OPTION = VALUE. The command line wins. app-gen init writes the file.
 
-Options of mender-artifact may follow after --: those that app-gen has too, and
+Options of mender-artifact may follow after --: those that app-gen also has, and
 --artifact-name-depends, --depends-groups, --provides-group, --clears-provides,
 --no-default-software-version and --no-default-clears-provides.
 
@@ -136,31 +135,31 @@ func generateCommand() *cobra.Command {
 	fl.StringVarP(&f.o.Application.Name, "application-name", "a", "", "name of the application on the device")
 	fl.StringVar(&f.o.Application.Version, "application-version", "", "version of the application; a device with refuse_older compares it (default: the policy's, or none)")
 	fl.StringVar(&f.o.Application.PolicyFile, "policy", "", "the application's policy (default: app.toml in the manifests directory)")
-	fl.BoolVar(&f.o.Application.Reboot, "reboot", false, "ask for a restart of the machine between installation and commit")
+	fl.BoolVar(&f.o.Application.Reboot, "reboot", false, "ask for a reboot between installation and commit")
 	fl.StringVarP(&f.o.Artifact.Name, "artifact-name", "n", "", "name of the artifact")
-	fl.StringArrayVarP(&f.o.Artifact.DeviceTypes, "device-type", "t", nil, "device type it is for (repeatable; --compatible-types and -c are the same)")
+	fl.StringArrayVarP(&f.o.Artifact.DeviceTypes, "device-type", "t", nil, "device type (repeatable; --compatible-types and -c are the same)")
 	fl.StringArrayVarP(&f.platforms, "platform", "p", nil, "platform of the images, such as linux/arm/v7 (repeatable: an artifact for each)")
 	fl.StringVar(&f.o.Application.Orchestrator, "orchestrator", "", "docker-compose, k8s, or the name of your own sub-module")
-	fl.StringVarP(&f.o.Application.ManifestsDir, "manifests-dir", "m", "", "directory with the orchestrator's manifests; of it is shipped, unchanged, what the manifests mount or include and .menderappignore does not exclude")
+	fl.StringVarP(&f.o.Application.ManifestsDir, "manifests-dir", "m", "", "directory with the orchestrator's manifests; files that they mount or include are shipped unchanged, except those in .menderappignore")
 	fl.StringVar(&f.o.Build.Output, "output-path", "app-artifact.mender", "artifact to write; - is standard output; {name} becomes the artifact's name, {platform} the platform, such as linux-arm-v7")
 	fl.StringArrayVarP(&f.images, "image", "i", nil, "[CURRENT,]NEW: image to ship (repeatable)")
 	fl.StringArrayVar(&f.files, "component", nil, "TYPE:FILE[,CURRENT…]=URL: file to ship, of a type such as binary or deb-package (repeatable)")
 	fl.StringArrayVar(&f.o.Images.Releases.Paths, "base", nil, "older artifact on the devices, or a directory of them: each image becomes a delta over the one it replaces (repeatable)")
 	fl.StringArrayVar(&f.o.Images.Releases.Dirs, "bases-from", nil, "place of older artifacts: a directory, an https URL below which releases.txt names them, s3://BUCKET/PREFIX, or oci:HOST/REPOSITORY with a tag for each; --last says how many of them are bases (repeatable)")
-	fl.BoolVar(&f.o.Images.RequireBase, "require-base", false, "fail if there is no older release to build on, so that devices would get whole images")
+	fl.BoolVar(&f.o.Images.RequireBase, "require-base", false, "fail without an older release to build on, when devices would get whole images")
 	fl.IntVar(&f.o.Images.Releases.Last, "last", 0, "how many of the newest releases in --bases-from are bases (default: all)")
 	fl.BoolVar(&f.split, "split", false, "make an artifact for each older release that depends on its version, instead of one for all; with --full-fallback also one with full images. {base} in --output-path becomes the version, or whole")
-	fl.StringArrayVar(&f.o.Images.Content, "content", nil, "artifact, directory of artifacts, or image that has content an older artifact has only as a delta (repeatable; files beside the artifact and registries are always tried)")
-	fl.BoolVar(&f.fast, "fast", false, "for trying things out: images without a base travel in gzip and layers that they share once; deltas take less time and are larger")
+	fl.StringArrayVar(&f.o.Images.Content, "content", nil, "artifact, directory of artifacts, or image with content that an older artifact has only as a delta (repeatable; files beside the artifact and registries are always tried)")
+	fl.BoolVar(&f.fast, "fast", false, "for trying things out: images without a base are sent in gzip, shared layers once; deltas take less time and are larger")
 	fl.BoolVar(&f.o.Images.Best, "best", false, "search more for a smaller artifact, which takes more time here and on devices; implies --smallest")
-	fl.StringVar(&f.link, linkOption, budget.DefaultLink.String(), "rate at which the artifact arrives on devices, such as 250kbit/s or 100Mbit/s: new content is coded in the way of which a device has it first, downloaded and decoded")
-	fl.StringVar(&f.device, "for-device", "", "class of the devices that decode it: armv7, arm64 or amd64 (default: that of the platform)")
-	fl.BoolVar(&f.smallest, "smallest", false, "count bytes alone and not the time that devices take, for those who pay by the byte")
+	fl.StringVar(&f.link, linkOption, budget.DefaultLink.String(), "download rate of devices, such as 250kbit/s or 100Mbit/s: new content is coded so that they download and decode it soonest")
+	fl.StringVar(&f.device, "for-device", "", "class of the devices: armv7, arm64 or amd64 (default: the platform's)")
+	fl.BoolVar(&f.smallest, "smallest", false, "count only bytes and not the devices' time, for networks paid by the byte")
 	fl.BoolVar(&f.deepDelta, deepDelta, true, "with =false the same as --fast, its former name")
 	hide(fl, deepDelta)
 	fl.BoolVar(&f.o.Images.Fallback, "full-fallback", false, "add the full images, for devices without CURRENT")
 	fl.BoolVar(&f.o.Images.FilesOnly, "files-only", false, filesOnly)
-	fl.StringVar(&f.o.Artifact.Reader, "for", "", "shell-module: make an artifact that the shell app-update-module can install too: full images, in the smallest gzip, and nothing it would refuse")
+	fl.StringVar(&f.o.Artifact.Reader, "for", "", "shell-module: make an artifact that the shell app-update-module also installs: full images, in the smallest gzip, and nothing that it refuses")
 	fl.StringVar(&f.o.Artifact.ForVersion, forVersion, "", "oldest version of mender-app on the devices, such as 1.0.0, or the features in their inventory (mender_app_features): the artifact needs nothing newer")
 	fl.StringArrayVar(&f.budgets, decodeBudget, nil, "TIME[@CLASS] that a device's processor may take to decode the deltas, such as 10s@armv7, or a number of instructions, such as 8G: the artifact gets larger and decodes faster (repeatable, for each CLASS: armv7, arm64, amd64; default: any time)")
 	fl.BoolVar(&f.o.Images.Skip, "skip-images", false, "ship no images, only manifests")
@@ -169,7 +168,7 @@ func generateCommand() *cobra.Command {
 	fl.StringArrayVar(&f.o.Application.Compose.Profiles, "profile", nil, "compose profile to activate (repeatable; default: COMPOSE_PROFILES of .env)")
 	fl.StringArrayVar(&f.o.Application.Compose.EnvFiles, "env-file", nil, "env file for compose (repeatable; default: .env)")
 	fl.StringArrayVar(&f.fromHost, "env-from-host", nil, "variable of app-gen's own environment that compose files may use (repeatable; default: none)")
-	fl.StringVar(&f.o.Application.Compose.Version, "compose-version", "", "oldest version of Docker Compose on the devices, such as 2.26, or what their inventory says (mender_app_compose): what it does not read is an error, with file and line")
+	fl.StringVar(&f.o.Application.Compose.Version, "compose-version", "", "oldest version of Docker Compose on the devices, such as 2.26 (mender_app_compose in their inventory): fields that it does not read are errors, with file and line")
 	fl.StringArrayVar(&f.o.Application.EncryptTo, "encrypt-secrets-to", nil, "age recipient (age1…) of a device, or file of these, to encrypt the manifests' secrets to (repeatable)")
 	fl.StringArrayVar(&f.o.Application.PlainSecrets, "plain-secret", nil, "file of the manifests, Compose secret or variable that may be shipped in plain, without a warning (repeatable)")
 	fl.StringVarP(&f.ctrAddress, "k8s-ctr-address", "c", "", "k8s: address of containerd on the device; -c needs a / in it")
@@ -179,17 +178,17 @@ func generateCommand() *cobra.Command {
 	addMenderFlags(fl, f, &f.provides, &f.depends, &f.scripts)
 	fl.StringVar(&f.signCommand, "sign-command", "", "program that signs instead of --key: it reads the SHA-256 digest from standard input and prints the signature")
 	fl.StringVar(&f.publicKey, "public-key", "", "PEM file of the public key that must match the signature of --sign-command or of a token")
-	fl.StringVar(&f.o.Artifact.Expiry.Text, "expires", "", "until when devices may install it, if they ask: 90d, 36h, a date or a time; the key signs it")
-	fl.StringVar(&f.revocations, "revocations", "", "list of app-gen revoke that the artifact brings to devices")
+	fl.StringVar(&f.o.Artifact.Expiry.Text, "expires", "", "last time of installation, on devices with require_unexpired: 90d, 36h, a date or a time; the key signs it")
+	fl.StringVar(&f.revocations, "revocations", "", "list of app-gen revoke to put into the artifact")
 	fl.StringVar(&f.o.Build.SBOM, "sbom", "", "file to write with the packages in the images (CycloneDX 1.6, JSON)")
 	fl.StringVar(&f.o.Build.Provenance, "provenance", "", "file to write with the digests of images, bases and manifests (in-toto statement, SLSA provenance v1)")
 	fl.BoolVar(&f.o.Artifact.NoAutoDepends, "no-depends", false, "do not depend on the application version of CURRENT")
 	fl.StringVar(&f.o.Build.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR, else beside the output)")
 	fl.BoolVar(&f.noCache, "no-cache", false, "fetch and make everything again: neither use nor keep content in app-gen's directory in XDG_CACHE_HOME")
 	fl.IntVar(&f.cacheSize, "cache-size", source.DefaultCacheLimit>>20, "maximum size of this directory in MiB")
-	fl.BoolVar(&f.o.Build.Replace, "replace", false, "make an artifact anew whose name exists with other content; one that another release builds on is never replaced")
+	fl.BoolVar(&f.o.Build.Replace, "replace", false, "replace an artifact of this name that has other content, unless another release builds on it")
 	fl.BoolVar(&f.dry, "dry-run", false, "find and read everything, print the plan, write nothing")
-	fl.BoolVar(&f.o.Build.Strict, "strict", false, "make warnings errors: profiles that no service has, variables that are not set, missing mounted files, plain secrets …")
+	fl.BoolVar(&f.o.Build.Strict, "strict", false, "make warnings errors: profiles that no service has, unset variables, missing mounted files, plain secrets …")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
 	fl.BoolVar(&f.json, "json", false, "print one JSON document, and show no progress")
 	return c

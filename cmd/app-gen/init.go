@@ -53,10 +53,9 @@ func initCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "init",
 		Short: "write app-gen.toml for the Compose project in this directory",
-		Long: `init writes app-gen.toml, with the options that do not change between releases, for
-the Compose project in the working directory. It asks nothing. A release is then
-app-gen -n NAME: it is written to releases/, and its images travel as deltas over the
-last three releases there.
+		Long: `init writes app-gen.toml, with the options that stay the same for all releases, for the
+Compose project in the working directory. It asks nothing. app-gen -n NAME then makes a
+release in releases/, with deltas over the last three releases there.
 
 init also writes .menderappignore, unless there is one, and makes releases/.
 

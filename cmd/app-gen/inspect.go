@@ -20,12 +20,11 @@ func inspectCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "inspect FILE.mender",
 		Short: "show what is in an artifact, and verify its checksums",
-		Long: `inspect reads an App Artifact (ours or the shell reference's) to its end and tells
-what is in it: name, device types, provides and depends, signature, metadata,
-images with their layers and sizes, manifests, and what each service reaches on
-the device beyond its containers and the shipped files. It verifies every checksum,
-the digests of the images that are in it whole, and that the artifact is what its
-statement says; with --key also the signatures. FILE.mender may be -, which is
+		Long: `inspect reads an App Artifact (ours or the shell module's) to its end and shows its name,
+device types, provides and depends, signature, metadata, images with their layers and sizes,
+manifests, and what each service reaches on the device beyond its containers and the
+shipped files. It verifies every checksum, the digests of whole images, and that the
+artifact matches its statement; with --key also the signatures. FILE.mender may be -, for
 standard input. With --html it also writes a page for a browser, in one file.
 
 ` + exitText,
@@ -59,7 +58,7 @@ standard input. With --html it also writes a page for a browser, in one file.
 	}
 	c.Flags().StringVarP(&keyFile, "key", "k", "", "PEM file of the public key that must have signed it")
 	html.add(c)
-	c.Flags().StringVar(&link, linkOption, budget.DefaultLink.String(), "rate at which the artifact arrives on devices, to tell how long that takes")
+	c.Flags().StringVar(&link, linkOption, budget.DefaultLink.String(), "download rate of devices, to estimate the time")
 	c.Flags().BoolVar(&asJSON, "json", false, "print one JSON document")
 	return c
 }

@@ -21,7 +21,7 @@ func addMenderFlags(fl *pflag.FlagSet, f *genFlags, provides, depends, scripts *
 	fl.StringVar(&f.o.Artifact.Software.Version, "software-version", f.o.Artifact.Software.Version, "version of the software in the provides (default: the artifact's name)")
 	fl.StringVar(&f.o.Artifact.Software.Filesystem, "software-filesystem", f.o.Artifact.Software.Filesystem, "first word of the provides' key")
 	fl.StringArrayVar(provides, "provides", nil, "KEY:VALUE the artifact provides (repeatable)")
-	fl.StringArrayVar(depends, "depends", nil, "KEY:VALUE the artifact depends on (repeatable; any of several values of a key will do)")
+	fl.StringArrayVar(depends, "depends", nil, "KEY:VALUE the artifact depends on (repeatable; one of several values of a key is enough)")
 	fl.StringArrayVar(scripts, "script", nil, "state script that the Mender client runs, with a name such as ArtifactInstall_Enter_00 (repeatable)")
 	fl.StringVarP(&f.keyFile, "key", "k", f.keyFile, "private key to sign with, RSA or ECDSA P-256 (Ed25519 only for mender-app install): a PEM file, or the URI of a key in a PKCS #11 token, pkcs11:…")
 	fl.StringVar(&f.compression, "compression", f.compression, "of the artifact: none, gzip, lzma or zstd (zstd needs mender-artifact 3.10 and the C++ client); the payload is compressed in any case")

@@ -32,15 +32,15 @@ func releasesCommand() *cobra.Command {
 	var check, asJSON bool
 	c := &cobra.Command{
 		Use:   "releases [PLACE…]",
-		Short: "list the releases, and what each of them installs over",
+		Short: "list the releases, and the releases that each installs over",
 		Long: `releases lists the releases in places, the newest first, with the releases over which
 devices can install each. PLACE is a directory, an https URL, s3://BUCKET/PREFIX or
-oci:HOST/REPOSITORY, as in --bases-from. One that installs over anything also installs on
-a device without the application. Without PLACE these are those of bases-from and output-path in app-gen.toml.
+oci:HOST/REPOSITORY, as in --bases-from. A release that installs over anything also installs on a device without the application.
+Without PLACE, the places are bases-from and output-path of app-gen.toml.
 
-It also names damage: a release that cannot be read, and one that no device gets to
-from nothing, because what it builds on is not there or was replaced. With --check it reads
-each release to its end, and damage is an error.
+It also names damage: an unreadable release, and one that no device without a release can
+reach, because its base is missing or was replaced. With --check it reads each release to
+its end, and damage is an error.
 
 ` + exitText,
 		RunE: func(c *cobra.Command, args []string) error {
@@ -89,11 +89,11 @@ func pushCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "push PLACE FILE.mender…",
 		Short: "add releases to the place where they are kept",
-		Long: `push adds artifacts to PLACE, where --bases-from finds them: a directory, an https URL that
-takes files with PUT, s3://BUCKET/PREFIX or oci:HOST/REPOSITORY.
+		Long: `push adds artifacts to PLACE for --bases-from: a directory, an https URL that takes files
+with PUT, s3://BUCKET/PREFIX or oci:HOST/REPOSITORY.
 
-A name is written once. If PLACE has the same file, nothing is done; if it has another one
-of the name, push fails and changes nothing. So a job can be run again.
+A name is written once. If PLACE has the same file, push does nothing; if it has a different
+file of the name, push fails and changes nothing. So a job can be repeated.
 
 ` + exitText,
 		Example: `  app-gen releases push s3://builds/shop releases/shop-2.mender

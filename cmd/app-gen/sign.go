@@ -27,12 +27,11 @@ func signCommand() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "sign FILE",
-		Short: "add a signature to an artifact that others have signed",
-		Long: `sign adds a signature to the statement in an artifact, for devices where several keys must
-sign (threshold of [[keys]] in mender-app.conf). What was signed stays as it is, to the
-byte, and so do the signatures that are there. The artifact around it is signed anew, with
-this key alone. sign reads the whole artifact first and refuses one that is not what its
-statement says.
+		Short: "add a signature to a signed artifact",
+		Long: `sign adds a signature to the statement in an artifact, for devices that demand several keys
+(threshold of [[keys]] in mender-app.conf). The signed bytes and the other signatures stay
+unchanged. The artifact around the statement is signed anew, with this key alone. sign first
+reads the whole artifact and refuses one that does not match its statement.
 
 FILE may also be a list that app-gen revoke wrote.
 
@@ -184,12 +183,11 @@ func revokeCommand() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "revoke --version N --output-path FILE",
-		Short: "write a signed list of keys and releases that no longer count",
+		Short: "write a signed list of invalid keys and releases",
 		Long: `revoke writes a list for app-gen --revocations, which puts it into artifacts. A device keeps
-the list with the greatest version that it has seen and refuses from then on what the list
-names: artifacts of a key, and a release. So a list names everything that is revoked, also
-what earlier lists did. Keys that may sign for all applications have to sign it, as many as
-threshold in mender-app.conf says: app-gen sign adds signatures.
+the list with the greatest version and refuses the artifacts of its keys, and its releases.
+So a list must repeat the entries of earlier lists. Keys that may sign for all applications
+must sign it, as many as threshold in mender-app.conf says: app-gen sign adds signatures.
 
 ` + exitText,
 		Example: `  app-gen revoke --version 3 --revoked-key shop.pub -o revoked.json --key anna.pem
@@ -231,8 +229,8 @@ threshold in mender-app.conf says: app-gen sign adds signatures.
 	fl := c.Flags()
 	fl.SortFlags = false
 	fl.Int64Var(&list.Version, "version", 0, "version of the list, greater than that of each earlier one")
-	fl.StringArrayVar(&keys, "revoked-key", nil, "PEM file of a public key that no longer counts (repeatable)")
-	fl.StringArrayVar(&releases, "revoked-release", nil, "artifact of a release that no longer counts, or the digest of its statement, which app-gen inspect --json shows (repeatable)")
+	fl.StringArrayVar(&keys, "revoked-key", nil, "PEM file of an invalid public key (repeatable)")
+	fl.StringArrayVar(&releases, "revoked-release", nil, "artifact of an invalid release, or the digest of its statement from app-gen inspect --json (repeatable)")
 	fl.StringVarP(&output, "output-path", "o", "", "file to write")
 	f.keyFlags(c)
 	return c

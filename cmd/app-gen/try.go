@@ -30,10 +30,10 @@ inside this one, with a Docker engine of its own, and there it installs a releas
 project, updates it, installs one whose first service is broken on purpose, so that the
 machine goes back by itself, and rolls back to the first release. Then it removes the machine.
 
-Nothing of it touches this machine: not its Docker engine, not its network, and not the
-releases of the project. The machine has no network to the outside. It needs root, the
-programs of a Docker engine with Compose v2 (dockerd need not run), and the device's programs
-of mender-app; no Mender client. The images must be for this machine's platform.
+It does not touch this machine's Docker engine, its network or the project's releases, and
+the private machine has no network to the outside. It needs root, the programs of a Docker
+engine with Compose v2 (dockerd need not run), and the device's programs of mender-app, but
+no Mender client. The images must be for this machine's platform.
 
 ` + exitText,
 		Example: "  app-gen init --application-name shop\n  sudo app-gen try",

@@ -32,13 +32,13 @@ previous release. A call that downloads or starts the new release is stopped. An
 that waits for its commit, or that was interrupted, is rolled back. The command returns
 when the previous release runs again.
 
-An update that the Mender client drives ends through that client: the next thing that
-the client asks for fails, and the client rolls back and tells its server. If no such
-client runs, the error names the command for it, and nothing is changed.
+An update that the Mender client drives ends through that client: its next call fails,
+and the client rolls back and tells its server. If no client runs, the error names the
+client's command, and nothing is changed.
 
-An update that has been committed is refused with exit code 9: "mender-app rollback APP"
-goes back from it. If no update is open, the exit code is 4. After --wait, the request
-stays, the exit code is 75, and the update ends at its next step.`,
+A committed update is refused with exit code 9; "mender-app rollback APP" undoes it. If
+no update is open, the exit code is 4. After --wait, the request stays, the exit code is
+75, and the update ends at its next step.`,
 		Example:           "  mender-app abort\n  mender-app abort shop --wait 1m",
 		ValidArgsFunction: completeApps,
 		Args:              cobra.MaximumNArgs(1),

@@ -56,19 +56,18 @@ func (p *program) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup FILE|- [APP…]",
 		Short: "Write applications with their images, settings and data to a file",
-		Long: `Writes the applications APP, or all that are installed, to FILE, from which
-"mender-app restore" installs them on a fresh device of the same type: the current
-release with its images and manifests, its history, the data, and what an operator has
-set (overrides, values, services that are switched). FILE appears when it is whole and
-durable, and only its owner can read it. It is not encrypted. - is standard output.
+		Long: `Writes the applications APP, or all installed ones, to FILE, from which "mender-app
+restore" installs them on a fresh device of the same type: the current release with its
+images and manifests, its history, the data, and the operator's settings (overrides,
+values, switched services). FILE appears when it is complete and durable, and only its
+owner can read it. It is not encrypted. - is standard output.
 
 An application is stopped while its data is copied: all volumes that its manifests
-declare, and the directories that its policy names. --without-data leaves data out, and
-stops nothing. The data is copied to the store first, which must have the space.
+declare, and the directories that its policy names. --without-data leaves data out and
+stops nothing. The data is first copied to the store, which needs the space.
 
-Older releases, what is staged, configuration, and keys of the device are not in it.
-While an update is open or held, the exit code is 75. Nothing else can be changed
-meanwhile.`,
+It has no older releases, staged artifacts, configuration, or keys of the device. While
+an update is open or held, the exit code is 75. Nothing else can change meanwhile.`,
 		Example:           "  mender-app backup /mnt/usb/shop.backup\n  mender-app backup shop.backup shop db\n  mender-app backup - --without-data | ssh build 'cat >shop.backup'",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: p.completeBackup,
@@ -76,7 +75,7 @@ meanwhile.`,
 			return p.backup(cmd.Context(), args[0], args[1:], withoutData)
 		},
 	}
-	cmd.Flags().BoolVar(&withoutData, "without-data", false, "leave out what the applications have stored")
+	cmd.Flags().BoolVar(&withoutData, "without-data", false, "leave out the applications' data")
 	return cmd
 }
 

@@ -28,15 +28,15 @@ func (p *program) checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "check FILE|URL | --staged APP [VERSION]",
 		Short: "Say whether an artifact would be installed, and what it would change",
-		Long: `Makes every check that an installation makes before it changes anything, each with
-its result: the signature, the device, the statement, the platform, the sub-module
-and what it needs, the policies, the bases of deltas, the free space, and, through
-the sub-module, the manifests. It says which staged artifacts would be installed
-first, which services would start, restart, go on and be removed, which networks would
-be made anew, how long the release would have to become healthy, what would be
-written, how long the download takes at the rate of --link and the decoding on this
-device, and how long the last installations of the application took here.
-Nothing is changed. The exit code is 9 if the artifact would be refused.
+		Long: `Runs all checks of an installation and shows the result of each: the signature, the
+device, the statement, the platform, the sub-module and its requirements, the policies,
+the bases of deltas, the free space, and, through the sub-module, the manifests. It says
+which staged artifacts would be installed first, which services would start, restart,
+keep running and be removed, which networks would be recreated, how long the release
+would have to become healthy, what would be written, how long the download takes at the
+rate of --link and the decoding on this device, and how long the last installations of
+the application took here. Nothing is changed. The exit code is 9 if the artifact would
+be refused.
 
 On a device with a Mender client, the signature and the depends are checked as that
 client does; with --staged or --key, as "mender-app install" does.
@@ -62,7 +62,7 @@ Of a URL only the head of the artifact is read, so the manifests are not checked
 	}
 	o.keyOptions.Flags(cmd.Flags())
 	o.staged.Flag(cmd, "check")
-	cmd.Flags().StringVar(&link, "link", budget.DefaultLink.String(), "rate at which the artifact arrives, to tell how long that takes")
+	cmd.Flags().StringVar(&link, "link", budget.DefaultLink.String(), "download rate, to estimate the time")
 	return cmd
 }
 

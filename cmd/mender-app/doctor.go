@@ -24,10 +24,10 @@ func (p *program) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor",
 		Short: "Check that this device is ready for updates",
-		Long: `Checks the programs and their versions, the engines, the store and its
-permissions, free space, the clock, the keys for signatures, that data can be made
-durable, and which parts of the sandbox protect the reading of unverified content.
-Each line is ok, warn or fail, and says what to do. Nothing is changed.
+		Long: `Checks the programs and their versions, the engines, the store and its permissions, free
+space, the clock, the keys for signatures, durable writes, and the parts of the sandbox
+that protect the reading of unverified content. Each line is ok, warn or fail, and says
+what to do. Nothing is changed.
 
 The exit code is 1 if a line says fail.`,
 		Example: "  mender-app doctor\n  mender-app doctor --json",

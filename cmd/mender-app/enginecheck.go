@@ -32,9 +32,9 @@ func (p *program) engineCheckCommand() *cobra.Command {
 		Long: `Says for each installed application whether it would run on VERSION of the engine, or
 of the cluster, by orchestrator.minimum and orchestrator.maximum of its policy:
 
-  allowed   the installed release runs on it, or asks for nothing
+  allowed   the installed release runs on it, or has no bounds
   post      a staged release runs on it, and is installed after the engine is updated
-  pre       a staged release runs on it, and must be installed before
+  pre       a staged release runs on it, and must be installed first
   refused   neither the installed release nor a staged one runs on it
 
 engine_upgrades.timing of the staged release's policy decides between pre and post. The

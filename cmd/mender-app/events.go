@@ -19,14 +19,14 @@ func (p *program) eventsCommand() *cobra.Command {
 	var tail int
 	cmd := &cobra.Command{
 		Use:   "events [APP]",
-		Short: "Print what happened to the applications, as lines of JSON",
+		Short: "Print the events of deployments, as lines of JSON",
 		Long: `Prints one JSON document a line for each phase that a deployment entered and for its
 end, in the order of time. They come from the store: the open deployments and the
-history, also of applications that are gone. With -f come then the events from now
-on, for a display on the device; a phase that takes less than half a second may
-come together with the next one. A phase comes again with data when the data of the
-application is copied ("copy"), migrated ("migrate") or brought back ("restore"), and
-without it when that is done.
+history, also of removed applications. With -f, new events follow, such as for a display
+on the device; a phase that takes less than half a second may come together with the
+next one. A phase comes again with data when the data of the application is copied
+("copy"), migrated ("migrate") or brought back ("restore"), and without it when that is
+done.
 
 Each line has at, application, event ("phase" or "ended"), deployment,
 artifact_name, from, to and driver; a phase has phase, and data while data is handled;
@@ -45,8 +45,8 @@ an end has status and error.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what happens from now on, until Ctrl-C")
-	cmd.Flags().IntVar(&tail, "tail", 100, "print the newest N that have happened")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue with new events, until Ctrl-C")
+	cmd.Flags().IntVar(&tail, "tail", 100, "print the newest N past events")
 	return cmd
 }
 

@@ -26,17 +26,17 @@ func (p *program) historyCommand() *cobra.Command {
 	var since, until string
 	cmd := &cobra.Command{
 		Use:   "history [APP [NUMBER]]",
-		Short: "List the deployments of an application or of all, or show one",
-		Long: `Lists the deployments of an application that have ended, the newest first, also
-when the application is gone. Without APP it lists those of all applications. Their status is installed, restored (mender-app
-rollback APP went back to a kept release), rolled-back, refused, failed, purged,
-or reconciled (the device started it again by itself).
-BY is what drove it: "mender" for the Mender client's own updates, "by hand" with
-the user's name, or "automatic" for what a systemd unit started.
+		Short: "List the deployments of one or all applications, or show one",
+		Long: `Lists the finished deployments of an application, the newest first, also when the
+application was removed. Without APP it lists those of all applications. Their status is
+installed, restored (mender-app rollback APP went back to a kept release), rolled-back,
+refused, failed, purged, or reconciled (the device started it again by itself). BY says
+who drove it: "mender" for the Mender client's own updates, "by hand" with the user's
+name, or "automatic" for a systemd unit.
 
-With a number it shows that deployment: what it changed, with digests; each step with
-its start, length and outcome; the bytes that arrived and that were written to flash;
-and how long each service that was restarted was down. "mender-app logs APP --deployment N" has what was said.
+With a number it shows that deployment: its changes, with digests; each step with its
+start, duration and outcome; the bytes received and written to flash; and the downtime
+of each restarted service. "mender-app logs APP --deployment N" has its log.
 
 --since and --until take a date (2026-11-24), a time (2026-11-24T07:00:00Z) or how
 long ago it was (36h, 7d); they choose by the end of a deployment. If there are

@@ -18,7 +18,7 @@ func (p *program) holdCommand() *cobra.Command {
 	alone.Flags().BoolVar(&show, "show", false, "only say whether updates are held")
 	return noun(cobra.Command{
 		Use:     "hold",
-		Short:   "Keep updates away while something else works on the machine",
+		Short:   "Make updates wait while something else works on the machine",
 		Long:    "Holds updates of all applications, for example while the operating system is updated.",
 		Example: "  mender-app hold set --reason 'update of the operating system' --for 2h\n  mender-app hold release",
 	}, alone, p.holdSetCommand(new(bool)), p.holdShowCommand(), p.holdReleaseCommand())
@@ -30,15 +30,14 @@ func (p *program) holdSetCommand(show *bool) *cobra.Command {
 	var length time.Duration
 	cmd := &cobra.Command{
 		Use:   "set",
-		Short: "Keep updates away while something else works on the machine",
-		Long: `Holds updates of all applications, for example while the operating system is
-updated. Until "mender-app hold release", or until the time is over, a new update and stop,
-start, purge and rollback of an application are refused with exit code 75, and the
-error names the reason. A hold survives a restart of the machine. What ends an update
-is never held.
+		Short: "Make updates wait while something else works on the machine",
+		Long: `Holds updates of all applications, such as during an OS update. Until "mender-app hold
+release", or until the time is over, a new update and stop, start, purge and rollback of
+an application are refused with exit code 75, and the error names the reason. A hold
+survives a reboot. Commands that end an update are never held.
 
-The same reason again begins the time anew. While there is a hold of another reason,
-or an update of an application is open, the exit code is 75 and nothing changes.`,
+The same reason again restarts the time. During a hold of another reason, or an open
+update of an application, the exit code is 75 and nothing changes.`,
 		Example: "  mender-app hold set --reason 'update of the operating system' --for 2h",
 		Args: func(cmd *cobra.Command, words []string) error {
 			if len(words) > 0 {
@@ -66,7 +65,7 @@ or an update of an application is open, the exit code is 75 and nothing changes.
 			return p.printResult(hold.ReportOf(h), "updates are held until %s; mender-app hold release ends that", hold.Stamp(hold.Until(h)))
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "held by hand", "why, for whoever is refused")
+	cmd.Flags().StringVar(&reason, "reason", "held by hand", "the reason, for those who are refused")
 	cmd.Flags().DurationVar(&length, "for", hold.DefaultTime, "how long at most")
 	return cmd
 }
@@ -98,9 +97,8 @@ func (p *program) holdReleaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "release",
 		Short: "Let updates happen again",
-		Long: `Ends the hold of "mender-app hold set". With --reason it ends only a hold of this reason,
-so that a script does not end the hold of somebody else. Without a hold it does
-nothing.`,
+		Long: `Ends the hold of "mender-app hold set". With --reason it ends only a hold of this
+reason, so that a script does not end another's hold. Without a hold it does nothing.`,
 		Example: "  mender-app hold release\n  mender-app hold release --reason 'update of the operating system'",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -32,15 +32,15 @@ func (p *program) installCommand() *cobra.Command {
 		Use:   "install FILE|URL|- | --staged APP [VERSION]",
 		Short: "Install an artifact (without a Mender client)",
 		Long: `Installs the artifact in FILE, at an https URL, or from standard input, through the
-update module, with the calls that the Mender client makes. Afterwards the new
-release runs and waits for "mender-app commit" or "mender-app rollback". If anything
-fails, the previous release keeps running. Ctrl-C undoes the installation and ends
-with exit code 130.
+update module, with the calls that the Mender client makes. Then the new release runs
+and waits for "mender-app commit" or "mender-app rollback". If anything fails, the
+previous release keeps running. Ctrl-C undoes the installation and ends with exit code
+130.
 
-What arrives from a URL is kept beside the store until the installation ends. After
-a cut connection the download goes on where it ended, up to ten times in a row. After
-Ctrl-C or a power cut the same command goes on from there. HTTPS_PROXY, HTTP_PROXY
-and NO_PROXY are honoured. An http URL needs a key that the signature is checked with.
+A download from a URL is kept beside the store until the installation ends. After a cut
+connection it continues where it ended, up to ten times in a row. After Ctrl-C or a
+power cut the same command continues it. HTTPS_PROXY, HTTP_PROXY and NO_PROXY are
+honoured. An http URL needs a key to check the signature.
 
 The artifact must be signed by one of the public keys that --key gives, else
 artifact_verify_key, artifact_verify_keys and [[keys]] of mender-app.conf, else
@@ -50,11 +50,11 @@ key, --unsigned installs without a check.
 --staged installs an artifact that "mender-app stage add" has put onto the device: the
 newest of APP, or the one of a version or with an artifact's name.
 
-On a device with a Mender client, use that client: it does not learn what this
-command installs. --force installs nevertheless.
+On a device with a Mender client, use that client, because it does not learn what this
+command installs. --force installs anyway.
 
-What the application's policy forbids is refused with exit code 9 before anything
-is loaded. --force overrides its downgrades.allow = false, and no other rule.`,
+An update that the application's policy forbids is refused with exit code 9 before
+anything is loaded. --force overrides only its downgrades.allow = false.`,
 		Example: `  mender-app install shop-2.mender && mender-app commit
   mender-app install https://example.com/shop-2.mender
   ssh build cat shop-2.mender | mender-app install --key artifact.pub -
@@ -292,14 +292,14 @@ func (p *program) commitCommand() *cobra.Command {
 func (p *program) rollbackCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rollback [APP [RELEASE]]",
-		Short: "Undo the installed update, or go back to the release that was kept",
-		Long: `Without APP, undoes the update of "mender-app install" that has not been committed
-yet. With APP, starts the newest kept release of that application again, however
-long ago it was replaced, and keeps the release that runs now instead. Only releases
-that were installed before the one that runs count. RELEASE selects any kept release
-by its name, its number or its artifact's name, as "mender-app releases APP" shows
-them. The Mender client and its server do not learn of this, and the client then
-refuses a delta for the release that runs.`,
+		Short: "Undo the installed update, or go back to a kept release",
+		Long: `Without APP, undoes the update of "mender-app install" that has not been committed yet.
+With APP, starts the newest kept release of that application again, however long ago it
+was replaced, and keeps the current release instead. Only releases installed before the
+current one count. RELEASE selects any kept release by its name, its number or its
+artifact's name, as "mender-app releases APP" shows them. The Mender client and its
+server do not learn of this, and the client then refuses a delta for the current
+release.`,
 		Example:           "  mender-app rollback\n  mender-app rollback shop\n  mender-app rollback shop 3",
 		Args:              args(cobra.MaximumNArgs(2)),
 		ValidArgsFunction: completeKept,
@@ -369,14 +369,13 @@ func (p *program) resumeCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "resume",
 		Short: "Finish interrupted deployments, and start what is down",
-		Long: `Ends deployments that were interrupted. A committed deployment is cleaned up; any
-other is undone, so that the previous release runs. A deployment that only waits
-for its commit goes on waiting.
+		Long: `Ends interrupted deployments. A committed deployment is cleaned up; any other is undone,
+so that the previous release runs. A deployment that only waits for its commit keeps
+waiting.
 
-Then each application that should run and does not is started again: one with a
-container that ended, or that the engine lost, with its network for example. Of one
-that waits for its commit, the new release is started.
-Applications that mender-app stop stopped, and releases that failed, stay down.
+Then each application that should run and does not is started again, such as one whose
+container ended or was lost by the engine. If it waits for its commit, the new release
+is started. Applications stopped by mender-app stop, and failed releases, stay down.
 
 mender-app-resume.service runs this at boot.`,
 		Example: "  mender-app resume",

@@ -33,7 +33,7 @@ const (
 func (p *program) inventoryCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "inventory",
-		Short: "Print what Mender's inventory is told about the applications",
+		Short: "Print the applications' attributes for Mender's inventory",
 		Long: `Prints lines NAME=VALUE for the inventory of a Mender client, which calls this
 through the script mender-inventory-app in /usr/share/mender/inventory:
 
@@ -47,11 +47,11 @@ through the script mender-inventory-app in /usr/share/mender/inventory:
   app_APP_artifact          the name of that release's artifact
   app_APP_state             its state, as mender-app status prints it
   app_APP_last              how its last deployment ended, and when
-  app_APP_staged            the name of each artifact that is staged for it
+  app_APP_staged            the name of each artifact staged for it
   app_APP_base              URL@DIGEST of each component that a delta may start
                             from, 32 at most
 
-Several lines of one name are a list. What cannot be found out is left out.`,
+Several lines of one name are a list. Unknown values are left out.`,
 		Example: "  mender-app inventory\n  mender-app inventory --json",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

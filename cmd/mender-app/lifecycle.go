@@ -18,8 +18,8 @@ func (p *program) stopCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "stop APP",
 		Short: "Stop an application; nothing is removed",
-		Long: `Stops an application. It stays stopped when the machine is restarted, until
-"mender-app start" or the commit of an update.`,
+		Long: `Stops an application. It stays stopped, also after a reboot, until "mender-app start" or
+the commit of an update.`,
 		Example:           "  mender-app stop shop",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
@@ -52,9 +52,9 @@ func (p *program) restartCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "restart APP [SERVICE]",
 		Short: "Stop an application, or one of its services, and start it again",
-		Long: `Stops an application and starts it again, and returns when it is healthy. With
-SERVICE, only the containers of that service are removed and made again. Data stays.
-If it is interrupted, "mender-app resume" starts what was stopped.`,
+		Long: `Stops an application and starts it again, and returns when it is healthy. With SERVICE,
+only the containers of that service are recreated. Data stays. If it is interrupted,
+"mender-app resume" starts what was stopped.`,
 		Example:           "  mender-app restart shop\n  mender-app restart shop web",
 		Args:              args(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: completeServices,
@@ -78,12 +78,11 @@ func (p *program) purgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "purge APP",
 		Short: "Remove a stopped application with all its releases",
-		Long: `Removes an application with all its releases, its images and containers. What the
-application has stored stays, unless --data is given. The application must be
-stopped, and the policy of no other application may need it, unless --force is given.
-Its history stays. If the purge is interrupted,
-the same command continues it. It also removes what an older version left of a first
-installation that failed.`,
+		Long: `Removes an application with all its releases, its images and containers. Its data stays,
+unless --data is given. The application must be stopped, and no other application's
+policy may need it, unless --force is given. Its history stays. If the purge is
+interrupted, the same command continues it. It also removes what an older version left
+of a first installation that failed.`,
 		Example:           "  mender-app stop shop\n  mender-app purge shop\n  mender-app purge shop --data --force",
 		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
@@ -103,7 +102,7 @@ installation that failed.`,
 			return p.printResult(map[string]any{"application": args[0], "status": store.StatusPurged, "data": data}, "%s is removed%s", args[0], kept)
 		},
 	}
-	cmd.Flags().BoolVar(&data, "data", false, "remove what the application has stored as well")
+	cmd.Flags().BoolVar(&data, "data", false, "also remove the application's data")
 	cmd.Flags().BoolVar(&force, "force", false, "stop the application first, and remove it even if another one needs it")
 	return cmd
 }

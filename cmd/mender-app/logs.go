@@ -26,25 +26,23 @@ func (p *program) logsCommand() *cobra.Command {
 	var number, step, since string
 	cmd := &cobra.Command{
 		Use:   "logs APP [SERVICE]",
-		Short: "Show what the services of an application wrote",
-		Long: `Shows the newest lines that each container of an application wrote, or of one
-service, in the order of time and with the container's name before them. They come
-from the engine, through the sub-module; one without the feature "logs/1" (k8s) is
-named in the error.
+		Short: "Show the output of an application's services",
+		Long: `Shows the newest lines of each container of an application, or of one service, in the
+order of time, each after the container's name. They come from the engine, through the
+sub-module; the error names one without the feature "logs/1".
 
 --since takes a date (2026-11-24), a time (2026-11-24T07:00:00Z) or how long ago it was
 (30m, 36h, 7d), and shows all lines since then, unless --tail is given.
 
-On a terminal, colours are left out and control characters are quoted, so that a
-service cannot command the terminal. Elsewhere lines are as the service wrote them,
-but that what is not UTF-8 is replaced and a line is cut after 16 KiB. With --json
-each line is a document with service, instance, at, stream and line.
+On a terminal, colours are left out and control characters are quoted, so that a service
+cannot command the terminal. Elsewhere lines are as the service wrote them, except that
+invalid UTF-8 is replaced and a line is cut after 16 KiB. With --json each line is a
+document with service, instance, at, stream and line.
 
-With --deployment it shows instead what the update module and the sub-module said in
-a deployment, by the number that "mender-app history APP" has, also in the one that is
-under way and when the application is gone; with --step only in one step of it, such
-as downloading, installing or rolling-back. The device keeps it of the last 20
-deployments of an application.`,
+With --deployment it shows instead the log of the update module and the sub-module in a
+deployment, by its number in "mender-app history APP", also of the open one and of
+removed applications; with --step only of one step, such as downloading, installing or
+rolling-back. The device keeps the logs of the last 20 deployments of an application.`,
 		Example:           "  mender-app logs shop\n  mender-app logs shop web -f --tail 10\n  mender-app logs shop --since 30m\n  mender-app logs shop --json | jq -r .line\n  mender-app logs shop --deployment 12 --step installing",
 		Args:              args(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: completeServices,
@@ -76,9 +74,9 @@ deployments of an application.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on, until Ctrl-C")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue with new lines, until Ctrl-C")
 	cmd.Flags().IntVar(&tail, "tail", submodules.DefaultLogLines, "show the newest N lines of each container")
-	cmd.Flags().StringVar(&since, "since", "", "show what was written at this time or later: a date, a time, or how long ago")
+	cmd.Flags().StringVar(&since, "since", "", "show lines from this time on: a date, a time, or how long ago")
 	cmd.Flags().StringVar(&number, "deployment", "", "show what was said in the deployment with number `N`")
 	cmd.Flags().StringVar(&step, "step", "", "of the deployment, show the step `S` only")
 	cmd.Flags().BoolVarP(&times, "timestamps", "t", false, "show when each line was written")

@@ -78,9 +78,8 @@ func (p *program) root() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "mender-app",
 		Short: "Show, install and roll back container applications on this device",
-		Long: `mender-app shows the applications of this device, goes back to a kept release,
-and, on a device without a Mender client, installs artifacts through the update
-module as the client does.
+		Long: `mender-app shows the applications of this device, rolls them back, and, on a device
+without a Mender client, installs artifacts through the update module like the client.
 
 ` + device.ExitHelp + device.InterruptHelp,
 		Args:              knownCommand,

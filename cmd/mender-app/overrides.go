@@ -18,16 +18,16 @@ import (
 func (p *program) overridesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "overrides",
-		Short: "Change what the manifests of an application say, over updates",
+		Short: "Change an application's manifests on this device, over updates",
 		Long: `Keeps changes of an application's manifests on the device, over updates and rollbacks.
-With docker-compose they are Compose override files, which may change everything but
-the images, and reach no further than the manifests themselves may; with k8s they are
-patches of the objects in the manifests. They are applied in this order: the files
-*.yaml in /etc/mender/mender-app/overrides.d/APP (the device's), and then the one that
-"overrides set" has stored (the operator's).
+With docker-compose they are Compose override files, which may change everything but the
+images, and may reach no more than the manifests may; with k8s they are patches of the
+objects in the manifests. They are applied in this order: the files *.yaml in
+/etc/mender/mender-app/overrides.d/APP (the device's), and then that of "overrides set"
+(the operator's).
 
-An update that they do not fit is refused, with a line that says how to go on. A
-release whose policy says keep.overrides = false begins without the operator's.`,
+An update that they do not fit is refused, with a line that says what to do. A release
+whose policy says keep.overrides = false starts without the operator's.`,
 		Example: "  mender-app overrides set shop memory.yaml\n  mender-app overrides show shop --combined",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -36,7 +36,7 @@ release whose policy says keep.overrides = false begins without the operator's.`
 	show := &cobra.Command{
 		Use:               "show APP",
 		Short:             "Show the overrides of an application",
-		Long:              "Shows the overrides of the release that runs, in the order in which they are applied.",
+		Long:              "Shows the overrides of the current release, in the order of their application.",
 		Example:           "  mender-app overrides show shop\n  mender-app overrides show shop --combined",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeApps,
@@ -46,9 +46,9 @@ release whose policy says keep.overrides = false begins without the operator's.`
 	cmd.AddCommand(&cobra.Command{
 		Use:   "set APP FILE",
 		Short: "Replace the operator's override of an application",
-		Long: `Checks an override against the release that runs, stores it in the place of the one
-before, and starts again what it reaches. If the application does not become healthy,
-the one before comes back. A stopped application stays stopped. FILE may be - for
+		Long: `Checks an override against the current release, stores it in place of the previous one,
+and restarts the services that it changes. If the application does not become healthy,
+the previous override comes back. A stopped application stays stopped. FILE may be - for
 standard input. While an update is open, the exit code is 75.`,
 		Example: `  mender-app overrides set shop limits.yaml
   echo 'services: {web: {mem_limit: 64m}}' | mender-app overrides set shop -`,
@@ -63,7 +63,7 @@ standard input. While an update is open, the exit code is 75.`,
 	}, show, &cobra.Command{
 		Use:               "clear APP",
 		Short:             "Remove the operator's override of an application",
-		Long:              "Removes what \"overrides set\" has stored, and starts again what it reached.",
+		Long:              "Removes the override of \"overrides set\", and restarts the services that it changed.",
 		Example:           "  mender-app overrides clear shop",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeApps,

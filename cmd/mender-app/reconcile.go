@@ -33,39 +33,39 @@ func (p *program) reconcileCommand() *cobra.Command {
 	var patience time.Duration
 	cmd := &cobra.Command{
 		Use:   "reconcile",
-		Short: "Do what the policies of managed applications ask for, and put back what is gone",
-		Long: `Looks at the applications whose policy says managed = true, and does what it asks for:
+		Short: "Do what the policies of managed applications ask for, and restart what is down",
+		Long: `Does what the policies of managed applications (managed = true) ask for:
 
-  - an application of which something that should run does not, such as a container that
-    was removed by hand, is started again, and the history says so (reconciled);
-  - a newer staged artifact is installed and committed (upgrades.automatic);
-  - if the artifact of the installed release was withdrawn with "mender-app stage rm", the
-    older staged one comes back (downgrades.automatic);
-  - after an event that its policy names in [[reapply]], an application is rolled out again
-    if something of it has changed, such as its overrides;
-  - if the installed release does not run on the engine's version, a staged one that does
-    is installed (engine_upgrades.automatic).
+  - restart an application that should run and does not, such as after a
+    container was removed by hand; the history says so (reconciled)
+  - install and commit a newer staged artifact (upgrades.automatic)
+  - return to the older staged artifact if that of the installed release was
+    withdrawn with "mender-app stage rm" (downgrades.automatic)
+  - after an event in [[reapply]] of its policy, roll an application out again
+    if something of it has changed, such as its overrides
+  - install a staged release that runs on the engine's version if the installed
+    one does not (engine_upgrades.automatic)
 
-The work waits in queues on disk, which "mender-app queue" shows. A task that fails stays
-first in its queue, and is tried again after 5 s, 10 s, 20 s and then every 30 s, for as
-long as --for says; the next call goes on. An artifact that was refused or aborted, or that
-failed three times, is given up until it is staged again or the machine is restarted.
-Where an update is open or held, the work waits for the next call, and the exit code is 75.
+The work waits in queues on disk, which "mender-app queue" shows. A failed task stays
+first in its queue and is repeated after 5 s, 10 s, 20 s and then every 30 s, for the time
+of --for, and then by the next call. An artifact that was refused or aborted, or that
+failed three times, is given up until it is staged again or the machine reboots. During
+an open or held update, the work waits for the next call, and the exit code is 75.
 
-Before and after, the device's hooks before-all and after-all are run, and on-startup at
-boot (/etc/mender/mender-app/hooks.d). If one of the first fails, nothing is done.
+The device's hooks before-all and after-all run before and after, and on-startup at boot
+(/etc/mender/mender-app/hooks.d). If on-startup or before-all fails, nothing is done.
 
-Without a managed application nothing is asked and nothing written. On a device with a
-Mender client no artifact is installed: use that client. Units of systemd run this at
-boot, when what is staged changes and, if it is enabled, from time to time.`,
+Without a managed application nothing is asked or written. On a device with a Mender
+client no artifact is installed: use that client. systemd units run this at boot, when
+the staged artifacts change and, if enabled, from time to time.`,
 		Example: "  mender-app reconcile\n  mender-app reconcile --event boot --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.runReconcile(cmd.Context(), policy.Event{Name: event}, patience)
 		},
 	}
-	cmd.Flags().StringVar(&event, "event", onDemand, "why it is run, for the history")
-	cmd.Flags().DurationVar(&patience, "for", defaultPatience, "how long tasks that fail are tried again")
+	cmd.Flags().StringVar(&event, "event", onDemand, "the event that it runs for, in the history")
+	cmd.Flags().DurationVar(&patience, "for", defaultPatience, "how long failed tasks are repeated")
 	return cmd
 }
 
@@ -73,9 +73,9 @@ func (p *program) triggerCommand() *cobra.Command {
 	var fields []string
 	cmd := &cobra.Command{
 		Use:   "trigger NAME",
-		Short: "Tell reconcile of an event",
+		Short: "Raise an event for reconcile",
 		Long: `Puts an event into the queue, and runs "mender-app reconcile". NAME has lower-case
-letters, digits and hyphens. If another reconcile is at work, that one takes it.
+letters, digits and hyphens. If another reconcile is at work, that one handles it.
 Applications whose policies name the event in [[reapply]] are rolled out again if
 something of them has changed.`,
 		Example: "  mender-app trigger battery-full\n  mender-app trigger os-updated --field version=4.2.1",
@@ -194,7 +194,7 @@ func reconcileVerdict(r *reconcile.Report) error {
 func (p *program) queueCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "queue",
-		Short: "Show the tasks that wait for reconcile",
+		Short: "Show the tasks of reconcile",
 		Long: `Shows the queues of "mender-app reconcile": one for each application and one for all,
 the first task of each first, with the error of the last attempt.`,
 		Example: "  mender-app queue\n  mender-app queue --json",

@@ -43,16 +43,16 @@ func (p *program) reportCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "report",
 		Short: "Write a report for support into one file, without secrets",
-		Long: `Writes an archive (.tar.gz, which only its owner can read) with what doctor, status,
-releases and history say, the versions, the configuration, and the journal of
-mender-app and the Mender client. It has at most 32 MiB before the compression, and no
-file of an application and none of its logs but the last words of what failed.
+		Long: `Writes an archive (.tar.gz, which only its owner can read) with the output of doctor,
+status, releases and history, the versions, the configuration, and the journal of
+mender-app and the Mender client. It has at most 32 MiB before compression. Of
+applications it has no files, and of their logs only the last lines of failures.
 
 Secrets are removed: settings that are not known to be harmless, environments of
-releases, and, wherever they stand, the values of .env files and of names such as
-PASSWORD and TOKEN in manifests, decrypted secrets, keys, credentials of registries,
-and passwords of proxies and in URLs. What is shorter than 4 characters stays. Look
-through it before you send it: nobody can know every secret.`,
+releases, and, wherever they occur, the values of .env files and of names such as
+PASSWORD and TOKEN in manifests, decrypted secrets, keys, credentials of registries, and
+passwords of proxies and in URLs. Texts shorter than 4 characters stay. Look through the
+report before you send it: no program can know every secret.`,
 		Example: "  mender-app report\n  mender-app report -o /tmp/shop.tar.gz\n  mender-app report -o - | ssh support@example.com 'cat >report.tar.gz'",
 		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -32,22 +32,22 @@ func (p *program) restoreCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore FILE [APP…]",
 		Short: "Install applications from a backup, with their data",
-		Long: `Reads FILE, which "mender-app backup" has written, to its end and checks all of it. Then
-it installs the applications APP, or all that are in it, one after the other, with their
-data and with what an operator had set, and commits each when it is healthy. FILE is read
-twice, so it cannot be standard input.
+		Long: `Reads FILE, written by "mender-app backup", to its end and checks all of it. Then it
+installs the applications APP, or all in FILE, one after the other, with their data and
+the operator's settings, and commits each when it is healthy. FILE is read twice, so it
+cannot be standard input.
 
-What would be refused is refused with exit code 9 before anything is changed: an
-application that is installed (purge it first), an artifact for another device, one that a
-policy forbids. Values for all applications are restored only with --values, because the
-other applications of this device use them too. The data is put in place before the application is started, and only
-where nothing is. If an application cannot be restored, it is removed again with its
-data, and those that were restored before stay.
+Refusals come with exit code 9 before anything changes: an installed application (purge
+it first), an artifact for another device, one that a policy forbids. Values for all
+applications are restored only with --values, because other applications of this device
+use them too. The data is put in place before the application starts, and never over
+existing data. If an application cannot be restored, it is removed again with its data,
+and those restored before it stay.
 
-A backup is not signed: who can write FILE decides what runs as root. --unsigned restores
-it nevertheless; without the option only a device does that has no key configured, and
-allow_unsigned = true. On a device with a Mender client, which does not learn of this,
---force is needed.`,
+A backup is not signed: whoever can write FILE decides what runs as root. --unsigned
+restores it anyway; without the option, only a device without configured keys and with
+allow_unsigned = true does. On a device with a Mender client, which does not learn of
+this, --force is needed.`,
 		Example:           "  mender-app restore --unsigned /mnt/usb/shop.backup\n  mender-app restore --unsigned shop.backup db",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
@@ -67,7 +67,7 @@ allow_unsigned = true. On a device with a Mender client, which does not learn of
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&unsigned, "unsigned", false, "restore it although nobody has signed it")
+	cmd.Flags().BoolVar(&unsigned, "unsigned", false, "restore it without a signature")
 	cmd.Flags().BoolVar(&values, "values", false, "also set the values for all applications that are not set here")
 	cmd.Flags().BoolVar(&force, "force", false, "restore even if a Mender client manages this device")
 	return cmd

@@ -18,11 +18,11 @@ import (
 func (p *program) secretsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "secrets",
-		Short: "Decrypt the applications' secrets again after a restart of the machine",
-		Long: `Decrypts the encrypted secrets of all applications again. They lie on a tmpfs,
-which is empty after a restart of the machine, and the engine does not start
-containers without them. mender-app-secrets.service runs this at boot before the
-engine; if that failed, run it, and then START of the application's sub-module.`,
+		Short: "Decrypt the applications' secrets again after a reboot",
+		Long: `Decrypts the encrypted secrets of all applications again. They are on a tmpfs, which is
+empty after a reboot, and the engine does not start containers without them.
+mender-app-secrets.service runs this at boot before the engine; if that failed, run it,
+and then START of the application's sub-module.`,
 		Example: "  mender-app secrets",
 		Args:    args(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return p.secrets(cmd.Context()) },

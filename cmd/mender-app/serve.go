@@ -55,13 +55,13 @@ func (p *program) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Answer programs over HTTP on a socket",
-		Long: `Answers HTTP requests with what status, releases, history, logs, events and hold
-print with --json, and with metrics for Prometheus; /openapi.json describes it all,
-and / is a page for a browser. It holds no update up.
+		Long: `Answers HTTP requests with what status, releases, history, logs, events and hold print
+with --json, and with metrics for Prometheus; /openapi.json describes it all, and / is a
+page for a browser. It delays no update.
 
 It listens on the socket that systemd gives it (mender-app-serve.socket), or else makes
-one that root and the group mender-app may use. Who may use it sees everything that the
-commands show, what services wrote too.
+one for root and the group mender-app. Its users see everything that the commands show,
+also output of services.
 
 It changes nothing, unless --allow-actions is given: then root and members of the group
 may POST to /v1/stage, /v1/check, /v1/hold, /v1/unhold and /v1/apps/APP/ stop, start and
@@ -112,10 +112,10 @@ func (p *program) metricsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "metrics",
 		Short: "Print metrics of the applications for Prometheus",
-		Long: `Prints in Prometheus' text format: the state and health of each application and
-service, deployments by outcome, when the last one was and when the last one succeeded,
-how long it took, the bytes that it received and that were written to flash, what is
-under way or held, and free space. "mender-app serve" has the same at /metrics.
+		Long: `Prints in Prometheus' text format: the state and health of each application and service,
+deployments by outcome; the time of the last one and of the last success, its duration,
+and its bytes received and written to flash; open and held work; and free space.
+"mender-app serve" has the same at /metrics.
 
 With -o it replaces a file in one step, for the textfile collector of node_exporter. A
 pipe or a device is written to instead.`,

@@ -10,11 +10,11 @@ import (
 const servicesHelp = `
 
 The choice stays in later releases, unless the policy of one says keep.services = false,
-and wins over services.disabled of the policy. "mender-app status" shows what is switched
-off. The application is started as "mender-app start" does it: only what changes is
-started or stopped, and jobs that had ended run again. If the application does not become
-healthy, the service is switched back. A stopped application stays stopped. While an
-update is open, the exit code is 75.`
+and wins over services.disabled of the policy. "mender-app status" shows switched-off
+services. The application is started as by "mender-app start": only changes are started
+or stopped, and ended jobs run again. If the application does not become healthy, the
+service is switched back. A stopped application stays stopped. While an update is open,
+the exit code is 75.`
 
 func (p *program) serviceCommand() *cobra.Command {
 	return noun(cobra.Command{
@@ -28,7 +28,7 @@ func (p *program) serviceEnableCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:               "enable APP SERVICE",
 		Short:             "Switch a service of an application on",
-		Long:              "Switches a service on that its release is shipped without, or that \"service disable\" switched off." + servicesHelp,
+		Long:              "Switches on a service that its release ships switched off, or that \"service disable\" switched off." + servicesHelp,
 		Example:           "  mender-app service enable shop statistics",
 		ValidArgsFunction: p.completeDisabled,
 		Args:              cobra.ExactArgs(2),

@@ -26,8 +26,8 @@ func (p *program) stageCommand() *cobra.Command {
 	return noun(cobra.Command{
 		Use:   "stage",
 		Short: "Keep artifacts on this device, to be installed later",
-		Long: `Keeps artifacts on this device that "mender-app install --staged APP" installs later,
-without a network.`,
+		Long: `Keeps artifacts on this device, to be installed later by "mender-app install --staged
+APP" without a network.`,
 		Example: "  mender-app stage add https://example.com/shop-2.mender\n  mender-app stage list",
 	}, p.stageAddCommand(), p.stageAddCommand(), p.stageListCommand(), p.stageRmCommand())
 }
@@ -37,25 +37,24 @@ func (p *program) stageAddCommand() *cobra.Command {
 	var source sourceOption
 	cmd := &cobra.Command{
 		Use:   "add FILE|URL",
-		Short: "Put an artifact onto this device, to be installed later",
+		Short: "Stage an artifact, to be installed later",
 		Long: `Reads the artifact in FILE or at an https URL to its end, and keeps it in the store.
 "mender-app install --staged APP" installs it, without a network.
 
-The artifact must be signed as "mender-app install" demands it, its checksums must be
-right, its metadata and its policy readable, and it must be for this device's type.
-Whether it may be installed is not asked: "mender-app stage list" tells. An artifact of the
-same application and artifact's name is replaced.
+The artifact must be signed as for "mender-app install", its checksums must be right,
+its metadata and policy readable, and it must be for this device's type. "mender-app
+stage list" says whether it may be installed. An artifact of the same application and
+artifact's name is replaced.
 
---load also loads its images beside what runs, from content that was checked, so that
-the installation has nothing to load and takes seconds. They stay until the artifact is
-unstaged or replaced, or removed to make room; an update or a purge of another
-application does not delete them. Hooks are not run. It needs a sub-module that can load
-beside what runs.
+--load also loads its images beside the running ones, from checked content, so that the
+installation loads nothing and takes seconds. They stay until the artifact is unstaged
+or replaced, or removed to make room; an update or a purge of another application does
+not delete them. Hooks do not run. It needs a sub-module with the feature "stage".
 
-All staged artifacts together, with what is loaded of them, have at most staging_mib of
-mender-app.conf, and staging_free_mib stay free on the file system. To make room, the
-artifacts that have been staged longest are removed. A download that was interrupted
-goes on with the same command. While another call uses the store, the exit code is 75.`,
+In mender-app.conf, staging_mib limits all staged artifacts with their loaded images,
+and staging_free_mib is the space that stays free on the file system. The oldest
+artifacts are removed to make room. The same command continues an interrupted download.
+While another call uses the store, the exit code is 75.`,
 		Example: "  mender-app stage add shop-2.mender\n  mender-app stage add --load https://example.com/shop-2.mender",
 		Args:    source.Args(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -86,7 +85,7 @@ goes on with the same command. While another call uses the store, the exit code 
 	}
 	o.Flags(cmd.Flags())
 	source.Flag(cmd)
-	cmd.Flags().BoolVar(&o.load, "load", false, "also load its images beside what runs")
+	cmd.Flags().BoolVar(&o.load, "load", false, "also load its images beside the running ones")
 	return cmd
 }
 
@@ -176,14 +175,13 @@ func listStaged(c *device.Config) ([]view.Staged, error) {
 func (p *program) stageListCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "list",
-		Short: "List the artifacts that are staged, and whether they would be installed",
-		Long: `Lists what "mender-app stage add" has put onto this device: the newest version of each
-application first, how it compares with the installed one, and whether it would be
-installed now. That asks the policies, the sub-module and what else "mender-app check"
-asks of an artifact that is not here as a whole; check --staged says more.
+		Short: "List the staged artifacts, and whether they would be installed",
+		Long: `Lists the staged artifacts: the newest version of each application first, how it
+compares with the installed one, and whether it would be installed now. This runs the
+checks of "mender-app check" without reading the payload; check --staged says more.
 
-STATE is "loaded" after stage add --load, with the space that the images take in the engine as
-the artifact announces it; layers that something else has take none.
+STATE is "loaded" after stage add --load, with the announced space of the images in the
+engine; shared layers take none.
 
 A damaged artifact is named by the beginning of its digest. It is never installed, and
 "mender-app stage rm" removes it.`,
@@ -257,12 +255,11 @@ func (p *program) stageRmCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "rm NAME",
 		Short: "Remove a staged artifact",
-		Long: `Removes the staged artifact with this artifact's name, or the one whose digest begins
-so (8 digits at least), as "mender-app stage list" shows them, and those of its images that
-are loaded and that nothing else needs. What is installed stays; if it
-is the release of this artifact, "mender-app reconcile" may bring an older staged one back
-(downgrades.automatic of its policy).
-While another call uses the store, the exit code is 75.`,
+		Long: `Removes the staged artifact with this artifact's name, or with a digest that begins with
+NAME (at least 8 digits), as "mender-app stage list" shows them, and its loaded images
+that nothing else needs. The installed release stays; if it came from this artifact,
+"mender-app reconcile" may restore an older staged one (downgrades.automatic of its
+policy). While another call uses the store, the exit code is 75.`,
 		Example: "  mender-app stage rm shop-2",
 		Args:    cobra.ExactArgs(1),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {

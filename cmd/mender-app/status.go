@@ -25,17 +25,16 @@ func (p *program) statusCommand() *cobra.Command {
 	var watch, stored, health bool
 	cmd := &cobra.Command{
 		Use:   "status [APP]",
-		Short: "Show what runs and how it is; exit with 6 if something is not healthy",
-		Long: `Shows the release that runs, the application's state, how its last deployment
-ended, and each of its services: its health, since when it runs or has ended, how
-often it was restarted, what was wrong the last time, and what it said last, and what
-is staged to be installed next, and why an update would have to wait. Without APP it also
-names the data of applications that were removed without it. What it says of services comes from the engine, through
-the sub-module; one without the feature "status" tells only the health of the whole
-application.
+		Short: "Show applications and their health; exit with 6 if something is not healthy",
+		Long: `Shows the current release, the application's state, the result of its last deployment,
+and each of its services: health, start or end, restarts, last failure and last output.
+It also shows what is staged to be installed next, and why an update would have to wait.
+Without APP it also names the data of applications that were removed without it. The
+state of services comes from the engine, through the sub-module; one without the feature
+"status" reports only the health of the whole application.
 
 The health of a service is healthy, starting, unhealthy (it runs, and something is
-wrong), down (it should run, and does not) or done (it had one job, and has done it).
+wrong), down (it should run, and does not) or done (it had one job and has done it).
 
 Shorter views: --health prints one line for each application. --stored asks no engine:
 it lists the applications from the store, with the release that runs or should run (while
@@ -77,8 +76,8 @@ an update waits for its commit, the new one), or prints what the store has of AP
 		},
 	}
 	cmd.Flags().BoolVar(&health, "health", false, "print only the state and the health of each application")
-	cmd.Flags().BoolVar(&stored, "stored", false, "print what the store has, and ask no engine: a list, or the details of APP")
-	cmd.Flags().BoolVar(&watch, "watch", false, "print it again whenever it changes, until Ctrl-C; JSON on one line each")
+	cmd.Flags().BoolVar(&stored, "stored", false, "print the store's view, without asking engines: a list, or the details of APP")
+	cmd.Flags().BoolVar(&watch, "watch", false, "print it again at each change, until Ctrl-C; JSON as one line each")
 	return cmd
 }
 

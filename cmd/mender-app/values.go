@@ -24,15 +24,15 @@ const valuesEvent = "values"
 func (p *program) valuesCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "values",
-		Short: "Set values that hooks and manifests use, for all applications or one",
+		Short: "Set values for hooks and manifests, for all applications or one",
 		Long: `Keeps values on the device, over updates and rollbacks. Hooks get them in the file
-MENDER_APP_VALUES, and Compose files as variables, as in ${LANGUAGE}. Of one name, the last
-in this order counts: the device's for all applications and for one (the files *.env in
+MENDER_APP_VALUES, and Compose files as variables, such as ${LANGUAGE}. The last of
+these wins: the device's value for all applications and for one (the files *.env in
 /etc/mender/mender-app/values.d and values.d/APP), the operator's for all, and for one.
 
-The value "enabled" is true or false, and says whether a managed application runs at all.
-A change rolls out the managed applications whose manifests name what was changed. Others
-get it when they are started the next time.`,
+The value "enabled" is true or false, and says whether a managed application runs at
+all. A change rolls out the managed applications whose manifests name the changed value.
+Others get it at their next start.`,
 		Example: "  mender-app values set --app shop LANGUAGE=sv\n  mender-app values show",
 		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -46,7 +46,7 @@ get it when they are started the next time.`,
 	cmd.AddCommand(scope(&cobra.Command{
 		Use:   "set NAME=VALUE...",
 		Short: "Set values, and roll out the applications that use them",
-		Long: `Sets values of the operator, and runs "mender-app reconcile". A name is one of a
+		Long: `Sets values of the operator, and runs "mender-app reconcile". A name is that of a
 variable; a value is one line without a single quote. While an update is open, the exit
 code is 75.`,
 		Example: "  mender-app values set LANGUAGE=sv\n  mender-app values set --app shop CURRENCY=SEK LIMIT=20",
@@ -67,8 +67,8 @@ code is 75.`,
 		},
 	}), scope(&cobra.Command{
 		Use:     "unset NAME...",
-		Short:   "Remove values of the operator, and roll out the applications that used them",
-		Long:    `Removes values that "values set" has stored, and runs "mender-app reconcile".`,
+		Short:   "Remove the operator's values, and roll out the applications that used them",
+		Long:    `Removes values of "values set", and runs "mender-app reconcile".`,
 		Example: "  mender-app values unset --app shop LIMIT",
 		Args:    cobra.MinimumNArgs(1),
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
@@ -79,8 +79,8 @@ code is 75.`,
 		},
 	}), scope(&cobra.Command{
 		Use:     "show",
-		Short:   "Show the values that count, and who set them",
-		Long:    "Shows the values for all applications, or with --app those that count for one.",
+		Short:   "Show the effective values, and who set them",
+		Long:    "Shows the values for all applications, or with --app the effective ones of one.",
 		Example: "  mender-app values show --app shop\n  mender-app values show --json",
 		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return p.showValues(app) },

@@ -23,18 +23,18 @@ func (p *program) verifyCommand() *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "verify [APP]",
-		Short: "Check that the images of the current and the kept releases are whole",
-		Long: `Reads every image of the current and the kept releases of APP, or of all
-applications, compares each layer with its digest, and names each damaged layer
-and file. If the maker of a release signed a statement, it says with which key, and
-whether the store has what was signed. Of an application that is not adopted yet it
-reads the images that its containers use. Nothing is changed.
+		Short: "Check the images of the current and the kept releases for damage",
+		Long: `Reads every image of the current and the kept releases of APP, or of all applications,
+compares each layer with its digest, and names each damaged layer and file. If the maker
+of a release signed a statement, it names the key and says whether the store matches the
+statement. For an application that is not adopted yet it reads the images of its
+containers. Nothing is changed.
 
-With --repair, damaged images are deleted and loaded again: from another image
-on the device that has the same layer, or from the artifact FILE, which must
-carry the image whole. Images that share a damaged layer are repaired together.
-Their containers are removed meanwhile and started again; volumes stay. If
-something cannot be repaired, nothing is changed, and the error says what to do.`,
+With --repair, damaged images are deleted and loaded again: from another image on the
+device that has the same layer, or from the artifact FILE, which must have the whole
+image. Images that share a damaged layer are repaired together. Their containers are
+removed meanwhile and started again; volumes stay. If something cannot be repaired,
+nothing is changed, and the error says what to do.`,
 		Example:           "  mender-app verify shop\n  mender-app verify --repair --from shop-2.mender shop",
 		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeApps,

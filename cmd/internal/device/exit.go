@@ -47,7 +47,7 @@ const ExitHelp = `Exit codes:
   5    the artifact is damaged, or an image has the wrong content
   6    the application did not become healthy
   7    not enough space
-  8    what a delta starts from is missing or damaged
+  8    the base of a delta is missing or damaged
   9    refused: the artifact does not fit this device; nothing was changed
   10   aborted with mender-app abort; the previous release runs
   75   another call is running, an update is open, or updates are held; try again

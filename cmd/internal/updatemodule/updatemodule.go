@@ -43,7 +43,7 @@ An unknown STATE does nothing and exits 0, as the protocol requires.
 Configuration: /etc/mender/mender-app.conf, or the file that MENDER_APP_CONFIG
 names. TOML (persistent_store = "/data/mender-app") or shell assignments
 (PERSISTENT_STORE=/data/mender-app):
-  persistent_store   where applications are kept [/data/mender-app]
+  persistent_store   directory of the applications [/data/mender-app]
   allow_hooks        run hooks that applications ship [true]
   app_modules_dir    the sub-modules [/usr/share/mender/app-modules/v1]
   commit_on_install  with "mender install", commit at once [false]
