@@ -153,29 +153,41 @@ func Claim(f *os.File) bool {
 // Claimed reports whether a living program has claimed the file or directory base, in an
 // open directory.
 func Claimed(dir *os.File, base string) bool {
-	_, claimed, err := look(dir, base)
-	return err == nil && claimed
+	f, _, claimed, err := hold(dir, base)
+	if err != nil {
+		return false
+	}
+	_ = f.Close()
+	return claimed
 }
 
-// look returns the owner of a file or directory, and whether a program has claimed it.
-func look(dir *os.File, base string) (uid int, claimed bool, err error) {
+// hold opens a file or directory and returns its owner. It has the kernel's lock until f is
+// closed, unless a program has claimed it.
+func hold(dir *os.File, base string) (f *os.File, uid int, claimed bool, err error) {
 	fd, err := unix.Openat(int(dir.Fd()), base, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return 0, false, err
+		return nil, 0, false, err
 	}
-	defer func() { _ = unix.Close(fd) }()
+	f = os.NewFile(uintptr(fd), base)
+	defer func() {
+		if err != nil {
+			_ = f.Close()
+		}
+	}()
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
-		return 0, false, err
+		return nil, 0, false, err
 	}
 	if kind := st.Mode & unix.S_IFMT; kind != unix.S_IFDIR && kind != unix.S_IFREG {
-		return 0, false, unix.EINVAL
+		return nil, 0, false, unix.EINVAL
 	}
-	err = unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		return int(st.Uid), true, nil
+	switch err := unix.Flock(fd, unix.LOCK_EX|unix.LOCK_NB); {
+	case errors.Is(err, unix.EWOULDBLOCK):
+		return f, int(st.Uid), true, nil
+	case err != nil:
+		return nil, 0, false, err
 	}
-	return int(st.Uid), false, err
+	return f, int(st.Uid), false, nil
 }
 
 // Sweep removes from a directory what programs left that were killed; "" is the directory
@@ -200,9 +212,15 @@ func Sweep(dir string) {
 			if !isName(name) {
 				continue
 			}
-			if uid, claimed, err := look(d, name); err == nil && !claimed && uid == os.Geteuid() {
+			f, uid, claimed, err := hold(d, name)
+			if err != nil {
+				continue
+			}
+			// It stays locked: a program that has just made it does not claim it meanwhile.
+			if !claimed && uid == os.Geteuid() {
 				_ = root.RemoveAll(name)
 			}
+			_ = f.Close()
 		}
 		if len(names) == 0 || err != nil && !errors.Is(err, io.EOF) {
 			return

@@ -1,9 +1,12 @@
 package scratch_test
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -82,4 +85,27 @@ func TestUnnamed(t *testing.T) {
 	require.Equal(t, "text", string(data))
 	require.Empty(t, names(t, dir))
 	require.NoError(t, f.Close())
+}
+
+// TestSweepAndDir: while others sweep, what Dir returns is there.
+func TestSweepAndDir(t *testing.T) {
+	parent := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	var sweepers sync.WaitGroup
+	for range 2 {
+		sweepers.Go(func() {
+			for ctx.Err() == nil {
+				scratch.Sweep(parent)
+			}
+		})
+	}
+	for range 500 {
+		dir, err := scratch.Dir(parent, scratch.Prefix)
+		require.NoError(t, err)
+		runtime.Gosched()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "a"), nil, 0o600))
+		require.NoError(t, scratch.Remove(dir))
+	}
+	cancel()
+	sweepers.Wait()
 }
