@@ -66,8 +66,11 @@ func (b *bounds) Explain(err error, over *overrun) error {
 	if errors.As(err, &exit) {
 		used := exit.UserTime() + exit.SystemTime()
 		ws, _ := exit.Sys().(syscall.WaitStatus)
-		// The docker command's child was ended, and the command reports that.
-		if over.processor || ws.Signaled() && ws.Signal() == syscall.SIGXCPU || used >= b.Processor {
+		// The docker command ends with 255 or 128 and the signal when one ended its child.
+		signaled := ws.Signaled() || ws.ExitStatus() >= 128
+		// The kernel counts ticks for the limit. They may be some percent more than the time.
+		spent := used >= b.Processor || signaled && used >= b.Processor*9/10
+		if over.processor || spent || ws.Signaled() && ws.Signal() == syscall.SIGXCPU {
 			return submodules.Mark(fmt.Errorf("docker compose was ended after %v of the processor's time: %w", b.Processor, errOverrun), submodules.ErrContent)
 		}
 		if over.memory {
