@@ -179,8 +179,8 @@ engines: setup # unpack the other Docker engines of the test matrix: 45 s and 65
 # make check has run all tests of the packages but those that ask for more than -short. They
 # say so themselves (testing.Short, [short] in a script), and these are their packages,
 # except those with a target of their own below. Those that take longest begin first, so
-# that no processor is idle at the end. They often wait: three packages at once keep two
-# processors busy.
+# that no processor is idle at the end. They often wait: three packages at once, and four
+# tests of each, keep two processors busy.
 OWN_TARGET := ./delta% ./submodules/k8s ./cmd/k8s
 SLOW       := ./submodules/compose ./cmd/mender-app ./submodules/conformance ./submodules/imagestore/docker
 LONGER      = $(addprefix ./,$(sort $(shell $(GIT) grep -lE 'testing[.]Short|^[[]short[]]' -- '*_test.go' '*.txtar' ':!testdata' | sed 's|/testdata/.*||; t; s|/[^/]*$$||')))
@@ -193,7 +193,7 @@ WHOLE := $(GO) test -vet=off -count=1 -timeout 45m
 .PHONY: test
 test: setup ## check, then the tests of all packages and what a device does each day, on real parts: 28 min on two cores
 	@testdata/stage 'format, linters and short tests (make check)' 5 $(MAKE) --no-print-directory check
-	@testdata/stage 'long tests of the packages' 14 $(GO) test -vet=off -timeout 40m -p 3 $(filter $(LONGER),$(SLOW)) $(filter-out $(SLOW) $(OWN_TARGET),$(LONGER))
+	@testdata/stage 'long tests of the packages' 14 $(GO) test -vet=off -timeout 40m -p 3 -parallel 4 $(filter $(LONGER),$(SLOW)) $(filter-out $(SLOW) $(OWN_TARGET),$(LONGER))
 	@testdata/stage 'a device, with the real client and engine' 9 $(WHOLE) -parallel 4 ./testdata/e2e/daily ./testdata/e2e/components ./testdata/bed ./testdata/bed/mutants ./testdata/peers ./testdata/publicfiles
 
 .PHONY: test-ci test-rest

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -150,6 +151,8 @@ spec:
 	job := gen("fleet", "job", "kubernetes", "plan.json", "oci:"+net.JoinHostPort(gateway, r.port)+"/shop/fleet", "--releases", "releases", "--shards", fmt.Sprint(shards), "--image", image, "--claim", "fleet")
 	file := filepath.Join(t.TempDir(), "job.yaml")
 	require.NoError(t, os.WriteFile(file, []byte(job), 0o644))
+	// No pod ends before the registry is restarted.
+	require.NoError(t, r.cmd.Process.Signal(syscall.SIGSTOP))
 	name := node.Kubectl("-n", namespace, "create", "-f", file, "-o", "name")
 	require.True(t, strings.HasPrefix(name, "job.batch/app-gen-fleet-"), name)
 	about := func() string {
@@ -165,25 +168,22 @@ spec:
 	}
 
 	killed := map[string]bool{}
-	restarted := false
-	bed.Eventually(t, 10*time.Minute, "the job is complete", func() bool {
-		if len(killed) < 2 {
-			for pod := range strings.FieldsSeq(node.Kubectl("-n", namespace, "get", "pods", "--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].metadata.name}")) {
-				if !killed[pod] && len(killed) < 2 {
-					killed[pod] = true
-					node.Kubectl("-n", namespace, "delete", "pod", pod, "--force", "--grace-period=0")
-				}
+	bed.Eventually(t, 5*time.Minute, "two pods run and are killed", func() bool {
+		for pod := range strings.FieldsSeq(node.Kubectl("-n", namespace, "get", "pods", "--field-selector=status.phase=Running", "-o", "jsonpath={.items[*].metadata.name}")) {
+			if !killed[pod] && len(killed) < 2 {
+				killed[pod] = true
+				node.Kubectl("-n", namespace, "delete", "pod", pod, "--force", "--grace-period=0")
 			}
-		} else if !restarted && field(".status.succeeded") != "" {
-			restarted = true
-			r.kill()
-			r.start()
 		}
+		return len(killed) == 2
+	})
+	require.Empty(t, field(".status.succeeded"))
+	r.kill()
+	r.start()
+	bed.Eventually(t, 10*time.Minute, "the job is complete", func() bool {
 		require.Empty(t, field(`.status.conditions[?(@.type=="Failed")].message`))
 		return field(`.status.conditions[?(@.type=="Complete")].status`) == "True"
 	})
-	require.Len(t, killed, 2)
-	require.True(t, restarted)
 	require.Contains(t, gen("fleet", "status", "plan.json", fleet), fmt.Sprintf("made: %d of %[1]d deltas", shards))
 	for store, file := range map[string]string{one: "one.mender", fleet: "fleet.mender"} {
 		gen("fleet", "publish", "plan.json", store, "--source", "https://downloads.example/content", "-o", file)
