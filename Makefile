@@ -191,9 +191,9 @@ LONGER      = $(addprefix ./,$(sort $(shell $(GIT) grep -lE 'testing[.]Short|^[[
 WHOLE := $(GO) test -vet=off -count=1 -timeout 45m
 
 .PHONY: test
-test: setup ## check, then the tests of all packages and what a device does each day, on real parts: 28 min on two cores
+test: setup ## check, then the tests of all packages and what a device does each day, on real parts: 27 min on two cores
 	@testdata/stage 'format, linters and short tests (make check)' 5 $(MAKE) --no-print-directory check
-	@testdata/stage 'long tests of the packages' 14 $(GO) test -vet=off -timeout 40m -p 3 -parallel 4 $(filter $(LONGER),$(SLOW)) $(filter-out $(SLOW) $(OWN_TARGET),$(LONGER))
+	@testdata/stage 'long tests of the packages' 12 $(GO) test -vet=off -timeout 40m -p 3 -parallel 4 $(filter $(LONGER),$(SLOW)) $(filter-out $(SLOW) $(OWN_TARGET),$(LONGER))
 	@testdata/stage 'a device, with the real client and engine' 9 $(WHOLE) -parallel 4 ./testdata/e2e/daily ./testdata/e2e/components ./testdata/bed ./testdata/bed/mutants ./testdata/peers ./testdata/publicfiles
 
 .PHONY: test-ci test-rest
