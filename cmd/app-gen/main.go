@@ -161,7 +161,7 @@ func diskFull(err error) *write.Error {
 	if errors.As(err, &full) {
 		return full
 	}
-	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG) {
+	if write.Full(err) {
 		return &write.Error{Err: err}
 	}
 	return nil

@@ -183,7 +183,7 @@ func revokeCommand() *cobra.Command {
 	var output string
 	c := &cobra.Command{
 		Use:   "revoke --version N --output-path FILE",
-		Short: "write a signed list of invalid keys and releases",
+		Short: "write a signed list of revoked keys and releases",
 		Long: `revoke writes a list for app-gen --revocations, which puts it into artifacts. A device keeps
 the list with the greatest version and refuses the artifacts of its keys, and its releases.
 So a list must repeat the entries of earlier lists. Keys that may sign for all applications
@@ -229,8 +229,8 @@ must sign it, as many as threshold in mender-app.conf says: app-gen sign adds si
 	fl := c.Flags()
 	fl.SortFlags = false
 	fl.Int64Var(&list.Version, "version", 0, "version of the list, greater than that of each earlier one")
-	fl.StringArrayVar(&keys, "revoked-key", nil, "PEM file of an invalid public key (repeatable)")
-	fl.StringArrayVar(&releases, "revoked-release", nil, "artifact of an invalid release, or the digest of its statement from app-gen inspect --json (repeatable)")
+	fl.StringArrayVar(&keys, "revoked-key", nil, "PEM file of a revoked public key (repeatable)")
+	fl.StringArrayVar(&releases, "revoked-release", nil, "artifact of a revoked release, or the digest of its statement from app-gen inspect --json (repeatable)")
 	fl.StringVarP(&output, "output-path", "o", "", "file to write")
 	f.keyFlags(c)
 	return c

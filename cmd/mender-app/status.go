@@ -128,7 +128,7 @@ func (p *program) left(ctx context.Context) []view.Left {
 func (p *program) leftText(ctx context.Context, below bool) string {
 	text := ""
 	for _, l := range p.left(ctx) {
-		text += fmt.Sprintf("%s was removed, its data was not: %s; mender-app purge %s --data removes it\n", l.Application, device.OneLine(strings.Join(l.Data, ", ")), l.Application)
+		text += l.Application + " was removed, its data was not: " + removable(l) + "\n"
 	}
 	if text != "" && below {
 		text = "\n" + text
@@ -136,11 +136,16 @@ func (p *program) leftText(ctx context.Context, below bool) string {
 	return text
 }
 
+// removable names the data and the command that removes it.
+func removable(l view.Left) string {
+	return device.OneLine(strings.Join(l.Data, ", ")) + "; mender-app purge " + l.Application + " --data removes it"
+}
+
 // goneButData adds to the error of an application that is not installed what data it has left.
 func (p *program) goneButData(ctx context.Context, err error, name string) error {
 	for _, l := range p.left(ctx) {
 		if l.Application == name {
-			return fmt.Errorf("%w; its data was not removed: %s; mender-app purge %s --data removes it", err, device.OneLine(strings.Join(l.Data, ", ")), name)
+			return fmt.Errorf("%w; its data was not removed: %s", err, removable(l))
 		}
 	}
 	return err

@@ -20,10 +20,15 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Advice says what to do about a full disk.
 func (e *Error) Advice() string {
-	if errors.Is(e.Err, syscall.ENOSPC) || errors.Is(e.Err, syscall.EDQUOT) || errors.Is(e.Err, syscall.EFBIG) {
+	if Full(e.Err) {
 		return "temporary files need room for the images and their bases: name another directory with --temp-dir, or make room"
 	}
 	return ""
+}
+
+// Full reports whether an error says that a disk, a quota or a file is full.
+func Full(err error) bool {
+	return errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) || errors.Is(err, syscall.EFBIG)
 }
 
 // File is a file that appears with Commit. The errors of its methods are of the type Error.

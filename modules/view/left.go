@@ -51,21 +51,15 @@ func (v *Viewer) askLeft(ctx context.Context, orchestrator string, gone []string
 	if err != nil || !m.info.Has(submodules.FeatureStatus) {
 		return
 	}
+	together := 1
 	if m.info.Has(submodules.FeatureStatuses) {
-		for group := range slices.Chunk(gone, submodules.MaxApps) {
-			if len(group) > 1 {
-				_ = m.Statuses(ctx, submodules.Request{}, group, each)
-				continue
-			}
-			if st, err := m.Status(ctx, submodules.Request{App: group[0]}); err == nil {
-				each(group[0], st)
-			}
-		}
-		return
+		together = submodules.MaxApps
 	}
-	for _, app := range gone {
-		if st, err := m.Status(ctx, submodules.Request{App: app}); err == nil {
-			each(app, st)
+	for group := range slices.Chunk(gone, together) {
+		if len(group) > 1 {
+			_ = m.Statuses(ctx, submodules.Request{}, group, each)
+		} else if st, err := m.Status(ctx, submodules.Request{App: group[0]}); err == nil {
+			each(group[0], st)
 		}
 	}
 }

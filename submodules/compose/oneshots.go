@@ -88,22 +88,26 @@ func (s *session) recordEnded(ctx context.Context, p *project) error {
 	if err != nil {
 		return err
 	}
-	run, err := s.engineRun(ctx)
-	if err != nil {
-		return err
-	}
-	text, needed := runPrefix+run+"\n", false
+	ids, needed := "", false
 	for _, c := range all {
 		if name := serviceOf(c); oneShot(c) && p.model.mayEnd(name) {
 			needed = needed || !p.model.awaited(name)
 			if endedWell(c) {
-				text += c.ID + "\n"
+				ids += c.ID + "\n"
 				needed = true
 			}
 		}
 	}
-	switch have, err := os.ReadFile(path); {
-	case err == nil && string(have) == text, errors.Is(err, fs.ErrNotExist) && !needed:
+	have, readErr := os.ReadFile(path)
+	if errors.Is(readErr, fs.ErrNotExist) && !needed {
+		return nil
+	}
+	run, err := s.engineRun(ctx)
+	if err != nil {
+		return err
+	}
+	text := runPrefix + run + "\n" + ids
+	if readErr == nil && string(have) == text {
 		return nil
 	}
 	return durable.WriteFile(path, []byte(text), 0o600)
