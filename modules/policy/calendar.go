@@ -244,11 +244,26 @@ func (c Calendar) within(day, t time.Time) time.Time {
 				if !c.second.has(s) {
 					continue
 				}
-				if at := time.Date(day.Year(), day.Month(), day.Day(), h, m, s, 0, day.Location()); at.After(t) {
+				if at := onClock(day, h, m, s); at.After(t) {
 					return at
 				}
 			}
 		}
 	}
 	return time.Time{}
+}
+
+// onClock is when clocks show a time on a day: the first time if they show it twice, the
+// zero time if they skip it. systemd does the same; time.Date depends on the zone.
+func onClock(day time.Time, h, m, s int) time.Time {
+	at := time.Date(day.Year(), day.Month(), day.Day(), h, m, s, 0, day.Location())
+	_, now := at.Zone()
+	_, before := at.Add(-4 * time.Hour).Zone() // the zone before any change of that night
+	if first := at.Add(time.Duration(now-before) * time.Second); wall(first).Equal(wall(at)) {
+		at = first
+	}
+	if at.Hour() != h || at.Minute() != m {
+		return time.Time{}
+	}
+	return at
 }

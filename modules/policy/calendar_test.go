@@ -2,6 +2,7 @@ package policy
 
 import (
 	"os/exec"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -64,18 +65,36 @@ func TestZone(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, e.Next(now).Format("2006-01-02 15:04:05 -0700"), text)
 	}
-	berlin, err := time.LoadLocation("Europe/Berlin")
-	if err != nil {
-		t.Skip("no time zones here")
-	}
-	e, err := ParseCalendar("02:30")
-	require.NoError(t, err)
-	at := time.Date(2026, 3, 28, 12, 0, 0, 0, berlin) // 02:30 of the next day is not there
-	for range 3 {
-		next := e.Next(at)
-		assert.True(t, next.After(at))
-		assert.LessOrEqual(t, next.Sub(at), 48*time.Hour)
-		at = next
+}
+
+// changeCases are nights in which clocks change, in zones on both sides of Greenwich.
+var changeCases = []struct {
+	zone, after, text string
+	want              []string
+}{
+	{"Europe/Berlin", "2026-03-28 12:00", "02:30", []string{"2026-03-30 02:30:00 CEST", "2026-03-31 02:30:00 CEST"}},
+	{"Europe/Berlin", "2026-03-29 00:30", "hourly", []string{"2026-03-29 01:00:00 CET", "2026-03-29 03:00:00 CEST", "2026-03-29 04:00:00 CEST"}},
+	{"Europe/Berlin", "2026-10-24 12:00", "02:30", []string{"2026-10-25 02:30:00 CEST", "2026-10-26 02:30:00 CET"}},
+	{"America/New_York", "2026-03-07 12:00", "02:30", []string{"2026-03-09 02:30:00 EDT", "2026-03-10 02:30:00 EDT"}},
+	{"America/New_York", "2026-03-07 12:00", "*-03-08 02,03:15:20", []string{"2026-03-08 03:15:20 EDT", "2027-03-08 02:15:20 EST"}},
+	{"America/New_York", "2026-10-31 12:00", "01:30", []string{"2026-11-01 01:30:00 EDT", "2026-11-02 01:30:00 EST"}},
+	{"Australia/Lord_Howe", "2026-10-03 12:00", "02:15", []string{"2026-10-05 02:15:00 +11"}}, // skips half an hour
+	{"America/Santiago", "2026-09-05 12:00", "daily", []string{"2026-09-07 00:00:00 -03"}},    // skips midnight
+}
+
+// A time that clocks skip does not come; one that they repeat comes once.
+func TestClocksChange(t *testing.T) {
+	for _, c := range changeCases {
+		zone, err := time.LoadLocation(c.zone)
+		require.NoError(t, err)
+		e, err := ParseCalendar(c.text)
+		require.NoError(t, err)
+		at, err := time.ParseInLocation("2006-01-02 15:04", c.after, zone)
+		require.NoError(t, err)
+		for _, want := range c.want {
+			at = e.Next(at)
+			assert.Equal(t, want, at.Format("2006-01-02 15:04:05 MST"), "%s in %s", c.text, c.zone)
+		}
 	}
 }
 
@@ -105,5 +124,14 @@ func TestAsSystemd(t *testing.T) {
 			want = "never"
 		}
 		assert.Regexp(t, `Next elapse: (\w{3} )?`+want, string(out), c.text)
+	}
+	for _, c := range changeCases {
+		cmd := exec.Command(analyze, "calendar", "--base-time="+c.after, "--iterations="+strconv.Itoa(len(c.want)), c.text)
+		cmd.Env = []string{"TZ=" + c.zone, "LANG=C.UTF-8"}
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s: %s", c.text, out)
+		for _, want := range c.want {
+			assert.Contains(t, string(out), want, "%s in %s", c.text, c.zone)
+		}
 	}
 }
