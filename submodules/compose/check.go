@@ -60,7 +60,7 @@ func (s *session) Check(ctx context.Context, _ submodules.Request) (submodules.C
 	if len(pl.existing) > 0 {
 		done = pl.model.done(all, readEnded(endedFile(s.req.App, s.manifestsOf(pl.existing))).ids)
 	}
-	changes, err := pl.changes(old, images, pinned(all), done)
+	changes, err := pl.changes(ctx, old, images, pinned(all), done)
 	if err != nil {
 		return none, err
 	}
@@ -120,7 +120,7 @@ func (s *session) imageOf(ctx context.Context, service, ref string) (string, err
 
 // changes compares the services of a project with those that run.
 // pinned are the processors of its containers, and done the jobs that have ended.
-func (pl *plan) changes(old *project, images, pinned map[string]string, done map[string]bool) (c submodules.Changes, err error) {
+func (pl *plan) changes(ctx context.Context, old *project, images, pinned map[string]string, done map[string]bool) (c submodules.Changes, err error) {
 	moved := pl.moved()
 	for _, r := range pl.renewals {
 		c.Networks = append(c.Networks, r.key)
@@ -162,7 +162,9 @@ func (pl *plan) changes(old *project, images, pinned map[string]string, done map
 				return c, err
 			}
 		}
-		again[name] = !same && len(running[name]) > 0
+		if !same && len(running[name]) > 0 {
+			again[name] = true
+		}
 		switch {
 		case same && (up || done[name]):
 			c.Keeps = append(c.Keeps, name)
@@ -173,7 +175,14 @@ func (pl *plan) changes(old *project, images, pinned map[string]string, done map
 		}
 	}
 	slices.Sort(c.Removes)
-	pl.takeAlong(&c, again, done)
+	if len(c.Keeps) == 0 || len(again) == 0 {
+		return c, nil
+	}
+	version, err := pl.compose.version(ctx)
+	if err != nil {
+		return c, fmt.Errorf("docker compose version: %w", err)
+	}
+	pl.takeAlong(&c, version, again, done)
 	return c, nil
 }
 
@@ -186,15 +195,15 @@ func (pl *plan) changes(old *project, images, pinned map[string]string, done map
 //     (github.com/docker/compose/pull/12122);
 //   - before 2.35 they are restarted (github.com/docker/compose/pull/12649);
 //   - since then they are restarted if depends_on says restart: true, as links do.
-func (pl *plan) takeAlong(c *submodules.Changes, again, done map[string]bool) {
-	all, direct := pl.compose.before(2, 30), pl.compose.before(2, 35)
+func (pl *plan) takeAlong(c *submodules.Changes, version string, again, done map[string]bool) {
+	all, direct := before(version, 2, 30), before(version, 2, 35)
 	restarts := map[string]bool{}
 	for more := true; more; {
 		more = false
 		for _, name := range c.Keeps {
 			svc := pl.model.Services[name]
 			for other := range again {
-				if !again[other] || again[name] {
+				if again[name] {
 					continue
 				}
 				on, depends := svc.DependsOn[other]

@@ -23,10 +23,9 @@ import (
 
 // command is the Compose command of this machine.
 type command struct {
-	words   []string
-	version string
-	env     []string
-	bounds  *bounds // nil for none
+	words  []string
+	env    []string
+	bounds *bounds // nil for none
 }
 
 // limited is the command with bounds on memory and processor time: six lines of YAML
@@ -92,39 +91,54 @@ func hasDockerConfig() bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// before reports whether this is an older Docker Compose than a version.
-func (c *command) before(major, minor int) bool {
+// version asks the command for its version. Starting Compose takes about as long as the
+// work of a verb: ask only where the answer matters.
+func (c *command) version(ctx context.Context) (string, error) {
+	out := submodules.Capped{Max: 4 << 10}
+	if err := c.run(ctx, "", &out, io.Discard, "version", "--short"); err != nil {
+		return "", err
+	}
+	return strings.TrimPrefix(strings.TrimSpace(string(out.Bytes())), "v"), nil
+}
+
+// before reports whether a version of Docker Compose is older than another one.
+func before(version string, major, minor int) bool {
 	var a, b int
-	if _, err := fmt.Sscanf(c.version, "%d.%d", &a, &b); err != nil {
+	if _, err := fmt.Sscanf(version, "%d.%d", &a, &b); err != nil {
 		return false
 	}
 	return a < major || a == major && b < minor
 }
 
 // findCompose finds Compose version 2 or later. Anything else is a missing
-// requirement, and the error says what to do.
+// requirement, and the error says what to do. A plugin is not asked for its version:
+// Compose 1 was none.
 func (s *session) findCompose(ctx context.Context) (*command, error) {
 	env := composeEnv(s.engine.Host())
 	const hint = "install the Docker Compose plugin (docker-compose-plugin, docker-compose-v2, or docker-compose of Debian 13), or set DOCKER_COMPOSE_COMMAND"
 	var reason error
 	for _, words := range s.composeCommands() {
 		c := &command{words: words, env: env}
-		out := submodules.Capped{Max: 4 << 10}
-		err := c.run(ctx, "", &out, io.Discard, "version", "--short")
+		if slices.Contains(plugins, words[0]) {
+			if _, err := exec.LookPath(words[0]); err == nil {
+				return c, nil
+			}
+			continue
+		}
+		version, err := c.version(ctx)
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		if err != nil {
 			continue
 		}
-		c.version = strings.TrimPrefix(strings.TrimSpace(string(out.Bytes())), "v")
-		major, _, _ := strings.Cut(c.version, ".")
+		major, _, _ := strings.Cut(version, ".")
 		n, err := strconv.Atoi(major)
 		switch {
 		case err != nil:
 			reason = fmt.Errorf("%q does not say which Docker Compose it is; %s", strings.Join(words, " "), hint)
 		case n < 2:
-			reason = fmt.Errorf("%q is Docker Compose %s, too old: version 2 or later is needed; %s", strings.Join(words, " "), clip.Text(c.version), hint)
+			reason = fmt.Errorf("%q is Docker Compose %s, too old: version 2 or later is needed; %s", strings.Join(words, " "), clip.Text(version), hint)
 		default:
 			return c, nil
 		}
@@ -133,6 +147,18 @@ func (s *session) findCompose(ctx context.Context) (*command, error) {
 		reason = fmt.Errorf("no Docker Compose found; %s", hint)
 	}
 	return nil, submodules.Mark(reason, submodules.ErrRequirement)
+}
+
+// checkCompose makes sure that Compose is there and runs.
+func (s *session) checkCompose(ctx context.Context) error {
+	c, err := s.findCompose(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := c.version(ctx); err != nil && ctx.Err() == nil {
+		return submodules.Mark(fmt.Errorf("%s does not run: %w; install the Docker Compose plugin again, or set DOCKER_COMPOSE_COMMAND", strings.Join(c.words, " "), err), submodules.ErrRequirement)
+	}
+	return ctx.Err()
 }
 
 // composeEnv is the whole environment of Compose: variables that an application's

@@ -111,7 +111,7 @@ func (s *session) Reqs(ctx context.Context, r submodules.ReqsRequest) ([]submodu
 	if err := s.connect(ctx); err != nil {
 		return needed, err
 	}
-	if _, err := s.findCompose(ctx); err != nil || !r.Secrets {
+	if err := s.checkCompose(ctx); err != nil || !r.Secrets {
 		return needed, err
 	}
 	return needed, submodules.Mark(s.set.secrets.Check(ctx, r.Recipients), submodules.ErrRequirement)

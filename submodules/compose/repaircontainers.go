@@ -50,7 +50,7 @@ func (s *session) Engine(ctx context.Context, _ submodules.Request) (e submodule
 		return e, err
 	}
 	if c, err := s.findCompose(ctx); err == nil { // what is missing, REQS says
-		e.Compose = c.version
+		e.Compose, _ = c.version(ctx)
 	}
 	return e, nil
 }
