@@ -14,6 +14,7 @@ import (
 func TestConformance(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
+	b.conf("HEALTH_DEADLINE=20\nHEALTH_WINDOW=700ms\n")
 	last := map[digest.Digest]string{} // by image, what is in its last layer
 	release := func(version, more string) conformance.Release {
 		img, comp := b.image(version)
@@ -34,7 +35,7 @@ func TestConformance(t *testing.T) {
 		Path: b.mod.Path, Env: append([]string{submodules.EnvConfigDir + "=" + b.mod.Config.ConfigDir}, b.mod.Config.Env...),
 		Fixture: &conformance.Fixture{
 			Damage: damage, App: b.app,
-			Good: release("1", ""), Better: release("2", ""), Bad: release("3", "    command: [exit, \"1\", \"0.2\"]\n"),
+			Good: release("1", ""), Better: release("2", ""), Bad: release("3", "    command: [exit, \"1\"]\n"),
 		},
 	})
 	require.NoError(t, err)

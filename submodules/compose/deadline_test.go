@@ -3,8 +3,6 @@ package compose
 import (
 	"encoding/json"
 	"math"
-	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
@@ -74,7 +72,7 @@ func TestDeadlineFollowsTheImage(t *testing.T) {
 	cf, err := img.ConfigFile()
 	require.NoError(t, err)
 	cf = cf.DeepCopy()
-	cf.Config.Healthcheck = &v1.HealthConfig{Test: []string{"CMD", "/prog", "check", "/version"}, Interval: 21 * time.Second, Timeout: 3 * time.Minute}
+	cf.Config.Healthcheck = &v1.HealthConfig{Test: []string{"CMD", "/prog", "check", "/version"}, Interval: 6 * time.Second, Timeout: 3 * time.Minute}
 	img, err = mutate.ConfigFile(img, cf)
 	require.NoError(t, err)
 	config, err := img.ConfigName()
@@ -84,18 +82,19 @@ func TestDeadlineFollowsTheImage(t *testing.T) {
 	require.NoError(t, b.mod.Load(t.Context(), submodules.LoadRequest{Request: submodules.Request{App: b.app, Components: []submodules.Component{comp}}, URL: comp.URL, Path: b.archive(img, b.app+"-other:9"), Stage: true}))
 	req := submodules.Request{App: b.app, Dir: b.release("1", compose(b.app, "")), Components: []submodules.Component{comp}}
 
-	const late = "warning: service web is checked for the first time 21s after its start, and HEALTH_DEADLINE in mender-app-docker-compose.conf gives the release 20s to become healthy"
+	const late = "warning: service web is checked for the first time 6s after its start, and HEALTH_DEADLINE in mender-app-docker-compose.conf gives the release 3s to become healthy"
+	b.conf("HEALTH_DEADLINE=3\nHEALTH_WINDOW=300ms\n")
 	changes, err := b.mod.Check(t.Context(), req)
 	require.NoError(t, err)
-	require.Equal(t, 20, changes.HealthyWithin)
+	require.Equal(t, 3, changes.HealthyWithin)
 	require.Contains(t, b.log.String(), late)
-	require.ErrorContains(t, b.mod.Rollout(t.Context(), req), "service web is not healthy yet after 20s")
+	require.ErrorContains(t, b.mod.Rollout(t.Context(), req), "service web is not healthy yet after 3s")
 
-	require.NoError(t, os.WriteFile(filepath.Join(b.mod.Config.ConfigDir, confName), []byte("HEALTH_WINDOW=500ms\n"), 0o600))
+	b.conf("HEALTH_WINDOW=300ms\n")
 	b.log.Reset()
 	changes, err = b.mod.Check(t.Context(), req)
 	require.NoError(t, err)
-	require.Equal(t, 3*60+3*(21+3*60), changes.HealthyWithin)
+	require.Equal(t, 3*60+3*(6+3*60), changes.HealthyWithin)
 	require.NoError(t, b.mod.Rollout(t.Context(), req))
 	require.NotContains(t, b.log.String(), "warning: service web")
 }

@@ -123,7 +123,7 @@ func newBench(t *testing.T) *bench {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	require.NoError(t, os.Symlink(self, filepath.Join(bin, "docker-compose")))
-	require.NoError(t, os.WriteFile(filepath.Join(conf, "mender-app-docker-compose.conf"), []byte("HEALTH_DEADLINE=20\nHEALTH_WINDOW=1500ms\n"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(conf, "mender-app-docker-compose.conf"), []byte("HEALTH_DEADLINE=20\nHEALTH_WINDOW=300ms\n"), 0o600))
 	mod, err := submodules.Find(bin, "docker-compose")
 	require.NoError(t, err)
 	b := &bench{T: t, cli: cli, mod: installed{mod, mod.Client()}, store: t.TempDir(), app: fmt.Sprintf("t%08x", rand.Uint32())}

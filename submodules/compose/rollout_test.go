@@ -41,6 +41,7 @@ func TestFailingReleases(t *testing.T) {
 			v1, v2 := b.load("1"), b.load("2")
 			req := submodules.Request{App: b.app, Dir: b.release("1", compose(b.app, "")), Components: []submodules.Component{v1}}
 			require.NoError(t, b.mod.Rollout(t.Context(), req))
+			b.conf("HEALTH_DEADLINE=20\nHEALTH_WINDOW=1500ms\n") // they fail later than 300 ms after their start
 			old := b.id(b.app + ":1")
 
 			bad := submodules.Request{App: b.app, Dir: b.release("2", compose(b.app, strings.ReplaceAll(c.more, "IMAGE", b.app))), Components: []submodules.Component{v2}}
