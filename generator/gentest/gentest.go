@@ -101,10 +101,13 @@ func Registry(t testing.TB, user, password string) string {
 	return Serve(t, user, password, nil)
 }
 
+// Memory is a registry in memory that asks for no login.
+func Memory() http.Handler { return registry.New(registry.Logger(log.New(io.Discard, "", 0))) }
+
 // Serve is Registry with something around it; nil for nothing.
 func Serve(t testing.TB, user, password string, around func(http.Handler) http.Handler) string {
 	t.Helper()
-	h := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
+	h := Memory()
 	if around != nil {
 		h = around(h)
 	}

@@ -62,7 +62,7 @@ func hash(d digest.Digest) v1.Hash { return v1.Hash{Algorithm: "sha256", Hex: d.
 
 func (b blobs) write(ctx context.Context, c artifact.Content, from io.ReaderAt, moved func(int64)) error {
 	l := &fileLayer{ctx: ctx, file: from, sum: hash(c.Digest), size: c.Size, moved: moved}
-	return b.explain(remote.WriteLayer(b.repo, l, b.options(ctx)...))
+	return b.explain(remote.WriteLayer(b.repo.Repository, l, b.options(ctx)...))
 }
 
 func (b blobs) note(ctx context.Context, word string) ([]byte, error) {
@@ -94,7 +94,7 @@ func (b blobs) setNote(ctx context.Context, word string, text []byte, about []ar
 func (b blobs) find(ctx context.Context, images []ImageName) (*v1.Descriptor, error) {
 	for _, i := range images {
 		ref, err := name.ParseReference(i.URL)
-		if err != nil || ref.Context() != b.repo {
+		if err != nil || ref.Context().Name() != b.repo.Name() {
 			continue
 		}
 		platform, err := v1.ParsePlatform(i.Platform)

@@ -71,7 +71,11 @@ func OpenContents(text string) (*Contents, error) {
 // of places, whose URL only their owner knows.
 func (c *Contents) Source() string {
 	if r, ok := c.Place.(registry); ok {
-		return fmt.Sprintf("%s://%s/v2/%s/blobs", r.repo.Scheme(), r.repo.RegistryStr(), r.repo.RepositoryStr())
+		scheme := "https"
+		if r.repo.Insecure {
+			scheme = "http"
+		}
+		return fmt.Sprintf("%s://%s/v2/%s/blobs", scheme, r.repo.RegistryStr(), r.repo.RepositoryStr())
 	}
 	return ""
 }

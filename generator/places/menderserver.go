@@ -40,7 +40,7 @@ type MenderServer struct {
 // token, or one that the server gave at a login; no error has it. It connects to nothing.
 func OpenMenderServer(text, token string) (*MenderServer, error) {
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Scheme != "https" && (u.Scheme != "http" || !loopback(u.Hostname())) {
+	if err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Scheme != "https" && (u.Scheme != "http" || !requests.Loopback(u.Hostname())) {
 		return nil, &Error{Text: input.Source(text).String() + " is not the URL of a Mender server", Hint: "it is https://HOST; http is for this machine alone"}
 	}
 	if token == "" || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"net"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -25,6 +24,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/output"
+	"github.com/mender-app/mender-app/generator/requests"
 )
 
 // Forms says how a place is named, for messages and help.
@@ -96,15 +96,10 @@ func Open(text string) (Place, error) {
 	switch {
 	case u.Scheme == "s3":
 		return openBucket(shown, u)
-	case u.Scheme == "https", u.Scheme == "http" && loopback(u.Hostname()):
+	case u.Scheme == "https", u.Scheme == "http" && requests.Loopback(u.Hostname()):
 		return openWeb(shown, u)
 	}
 	return nil, &Error{Text: shown.String() + " is not a place of releases", Hint: "it is " + Forms + "; http is for this machine alone"}
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // release is the end of a release's name.

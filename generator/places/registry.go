@@ -19,7 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/mender-app/mender-app/artifact/metered"
-	"github.com/mender-app/mender-app/generator/requests"
+	"github.com/mender-app/mender-app/generator/source"
 )
 
 // registryPrefix begins the name of a repository with releases.
@@ -35,11 +35,15 @@ const (
 // manifest has it as its only layer.
 type registry struct {
 	text string
-	repo name.Repository
+	repo source.Remote
 }
 
 func openRegistry(text, repository string) (Place, error) {
-	repo, err := name.NewRepository(repository)
+	config, err := source.LoadConfig()
+	if err != nil {
+		return nil, err
+	}
+	repo, err := config.Repository(repository)
 	if err != nil {
 		if at := strings.LastIndex(repository, "@"); at >= 0 { // perhaps a password before it
 			text = registryPrefix + "…" + repository[at:]
@@ -53,7 +57,7 @@ func (p registry) String() string { return p.text }
 
 func (p registry) options(ctx context.Context) []remote.Option {
 	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent("app-gen"),
-		remote.WithTransport(requests.Guarded(requests.Quiet(remote.DefaultTransport), p.repo.RegistryStr(), false))}
+		remote.WithTransport(p.repo.Transport)}
 }
 
 // tag is where a file is in the repository.
@@ -87,7 +91,7 @@ func (p registry) explain(err error) error {
 }
 
 func (p registry) List(ctx context.Context) (names []string, err error) {
-	tags, err := remote.List(p.repo, p.options(ctx)...)
+	tags, err := remote.List(p.repo.Repository, p.options(ctx)...)
 	if err = p.explain(err); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

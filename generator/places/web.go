@@ -54,11 +54,8 @@ func openWeb(text input.Source, u *url.URL) (Place, error) {
 
 // redirect keeps the token from other hosts: a package registry sends downloads on to the
 // store that has its files.
-func (w *web) redirect(next *http.Request, before []*http.Request) error {
-	if len(before) >= 10 {
-		return errors.New("it is redirected ten times")
-	}
-	if next.URL.Scheme != "https" && !loopback(next.URL.Hostname()) {
+func (w *web) redirect(next *http.Request, _ []*http.Request) error {
+	if next.URL.Scheme != "https" && !requests.Loopback(next.URL.Hostname()) {
 		return &Error{Text: "the server redirects to " + next.URL.Scheme + "://" + next.URL.Host + ", which is not https"}
 	}
 	if w.header[0] != "" && (next.URL.Host != w.url.Host || next.URL.Scheme != w.url.Scheme) {

@@ -1,11 +1,16 @@
 package requests
 
 import (
+	"crypto/tls"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"sync/atomic"
+
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 )
 
 // ElsewhereError is the error of a request that a registry asked for and that is not made.
@@ -13,7 +18,45 @@ type ElsewhereError struct{ Text string }
 
 func (e *ElsewhereError) Error() string { return e.Text }
 
-// Guarded returns a transport for the requests to one registry, HOST or HOST:PORT. Anybody on
+// ErrPlain is the error of a request over plain HTTP that is not made.
+var ErrPlain = errors.New("plain http is only used with registries on this machine and those named insecure in daemon.json or registries.conf")
+
+// Registry returns a transport for the requests to one registry, HOST or HOST:PORT. It is
+// asked over plain HTTP, and without verifying its certificate, if it is insecure. Otherwise
+// plain HTTP is only for hosts that plain allows: go-containerregistry would also fall back
+// to it for every private address and every name in .local, and send it the login.
+func Registry(registry string, insecure bool, plain func(host string) bool) http.RoundTripper {
+	base := remote.DefaultTransport.(*http.Transport).Clone()
+	if insecure && !Loopback(registry) {
+		base.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // what "insecure" means to Docker and containers
+	}
+	return plainGuard{guarded(Quiet(base), registry, insecure), insecure, plain}
+}
+
+type plainGuard struct {
+	http.RoundTripper
+	insecure bool
+	plain    func(host string) bool
+}
+
+func (g plainGuard) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Scheme != "https" && !g.insecure && !g.plain(r.URL.Host) {
+		return nil, ErrPlain
+	}
+	return g.RoundTripper.RoundTrip(r)
+}
+
+// Loopback reports whether HOST or HOST:PORT is this machine.
+func Loopback(host string) bool {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	host = strings.Trim(host, "[]")
+	ip := net.ParseIP(host)
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// guarded returns a transport for the requests to one registry, HOST or HOST:PORT. Anybody on
 // the way can answer for a registry whose certificate is not verified, or that is asked over
 // plain HTTP. So what such a registry says decides nothing about other hosts: they get no
 // login, and over plain HTTP nothing but requests for content, which has a digest. unverified
@@ -21,21 +64,21 @@ func (e *ElsewhereError) Error() string { return e.Text }
 //
 // go-containerregistry verifies where a registry with TLS sends it. Of one without it refuses
 // private addresses alone.
-func Guarded(next http.RoundTripper, registry string, unverified bool) http.RoundTripper {
-	g := &guarded{next: next, host: (&url.URL{Host: registry}).Hostname()}
+func guarded(next http.RoundTripper, registry string, unverified bool) http.RoundTripper {
+	g := &guard{next: next, host: (&url.URL{Host: registry}).Hostname()}
 	g.unverified.Store(unverified)
 	return g
 }
 
 const form = "application/x-www-form-urlencoded"
 
-type guarded struct {
+type guard struct {
 	next       http.RoundTripper
 	host       string
 	unverified atomic.Bool
 }
 
-func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
+func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if strings.EqualFold(r.URL.Hostname(), g.host) {
 		if r.URL.Scheme == "http" {
 			g.unverified.Store(true)
@@ -56,7 +99,7 @@ func (g *guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // isContent reports whether the registry redirects a request for content.
-func (g *guarded) isContent(r *http.Request) bool {
+func (g *guard) isContent(r *http.Request) bool {
 	first := firstOf(r)
 	return first != r && strings.EqualFold(first.URL.Hostname(), g.host) && strings.HasPrefix(first.URL.Path, "/v2/")
 }

@@ -6,6 +6,7 @@ package requests
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -15,12 +16,21 @@ import (
 
 // Quiet returns a transport whose requests have no Referer, where the URL of a request and
 // its token would be, and after a redirect to another host no Authorization and no Cookie.
+// It follows ten redirects: clients of go-containerregistry would follow them without end.
 func Quiet(next http.RoundTripper) http.RoundTripper { return quiet{next} }
+
+const redirects = 10
 
 type quiet struct{ next http.RoundTripper }
 
 func (q quiet) RoundTrip(r *http.Request) (*http.Response, error) {
-	first := firstOf(r)
+	first := r
+	for n := 0; first.Response != nil && first.Response.Request != nil; n++ { // each is a redirect
+		if n == redirects {
+			return nil, fmt.Errorf("it is redirected more than %d times", redirects)
+		}
+		first = first.Response.Request
+	}
 	if first != r {
 		r = r.Clone(r.Context())
 		r.Header.Del("Referer")

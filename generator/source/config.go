@@ -6,12 +6,16 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/BurntSushi/toml"
+	"github.com/google/go-containerregistry/pkg/name"
+
+	"github.com/mender-app/mender-app/generator/requests"
 )
 
 // Config holds the settings for registries. They come from the Docker daemon's
@@ -177,21 +181,49 @@ func (r registryConfig) covers(repository string) bool {
 	return repository == r.Prefix || strings.HasPrefix(repository, r.Prefix+"/")
 }
 
+// Remote is a repository of a registry, and how it is asked.
+type Remote struct {
+	name.Repository
+	Insecure  bool // over plain http, or without verifying the certificate
+	Transport http.RoundTripper
+}
+
+// Repository parses HOST[:PORT]/PATH. The registry is asked as the configuration says, at
+// the very place: mirrors are not used.
+func (c Config) Repository(text string) (Remote, error) {
+	repo, err := name.NewRepository(text)
+	if err != nil {
+		return Remote{}, err
+	}
+	insecure := c.isInsecure(repo.RegistryStr()) || slices.ContainsFunc(c.registries, func(r registryConfig) bool {
+		return r.Insecure && r.covers(repo.Name())
+	})
+	return c.reach(text, insecure)
+}
+
+func (c Config) reach(text string, insecure bool) (Remote, error) {
+	var opts []name.Option
+	if insecure {
+		opts = append(opts, name.Insecure)
+	}
+	repo, err := name.NewRepository(text, opts...)
+	if err != nil {
+		return Remote{}, err
+	}
+	return Remote{repo, insecure, requests.Registry(repo.RegistryStr(), insecure, c.isInsecure)}, nil
+}
+
 // isInsecure reports whether plain http may be used with a host: it is the
 // machine itself, or an insecure registry of daemon.json.
 func (c Config) isInsecure(host string) bool {
+	if requests.Loopback(host) {
+		return true
+	}
 	bare := host
 	if h, _, err := net.SplitHostPort(host); err == nil {
 		bare = h
 	}
-	bare = strings.Trim(bare, "[]")
-	if bare == "localhost" {
-		return true
-	}
-	ip := net.ParseIP(bare)
-	if ip != nil && ip.IsLoopback() {
-		return true
-	}
+	ip := net.ParseIP(strings.Trim(bare, "[]"))
 	for _, entry := range c.insecure {
 		if entry == host {
 			return true

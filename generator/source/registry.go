@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -90,11 +89,7 @@ func (o *Opener) fetch(ctx context.Context, place candidate, ref name.Reference)
 }
 
 func (o *Opener) fetchImage(ctx context.Context, place candidate, ref name.Reference) (*Found, error) {
-	var opts []name.Option
-	if place.insecure {
-		opts = append(opts, name.Insecure)
-	}
-	repo, err := name.NewRepository(place.repository, opts...)
+	repo, err := o.Config.reach(place.repository, place.insecure)
 	if err != nil {
 		return nil, err
 	}
@@ -102,14 +97,10 @@ func (o *Opener) fetchImage(ctx context.Context, place candidate, ref name.Refer
 	if _, ok := ref.(name.Digest); ok {
 		at = repo.Digest(ref.Identifier())
 	}
-	base := remote.DefaultTransport.(*http.Transport).Clone()
-	if host := repo.RegistryStr(); place.insecure && !loopback(host) {
-		base.TLSClientConfig = &tls.Config{InsecureSkipVerify: true} // what "insecure" means to Docker and containers
-	}
 	remoteOpts := []remote.Option{
 		remote.WithContext(ctx),
 		remote.WithAuthFromKeychain(authn.DefaultKeychain),
-		remote.WithTransport(boundedAnswers{resumedAnswers{patientAnswers{plainGuard{requests.Guarded(requests.Quiet(base), repo.RegistryStr(), place.insecure), o.Config, place.insecure}, patience}}}),
+		remote.WithTransport(boundedAnswers{resumedAnswers{patientAnswers{repo.Transport, patience}}}),
 		remote.WithUserAgent("app-gen"),
 	}
 	desc, err := remote.Get(at, remoteOpts...)
@@ -446,25 +437,6 @@ func (o *Opener) tryBlob(ctx context.Context, b v1.Layer, digest image.Digest, s
 	return path, os.Rename(f.Name(), path)
 }
 
-// plainGuard refuses plain http but to hosts where it is meant: go-containerregistry
-// would also fall back to it for every private address.
-type plainGuard struct {
-	http.RoundTripper
-	config  Config
-	allowed bool
-}
-
-var errPlain = errors.New("plain http is only used with registries on loopback and those named insecure in the configuration")
-
-func (g plainGuard) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme != "https" && !g.allowed && !g.config.isInsecure(r.URL.Host) {
-		return nil, errPlain
-	}
-	return g.RoundTripper.RoundTrip(r)
-}
-
-func loopback(host string) bool { return Config{}.isInsecure(host) }
-
 // explain says what a failed fetch means and what may help.
 func (o *Opener) explain(ctx context.Context, s Spec, err error) error {
 	var platform *image.PlatformError
@@ -493,7 +465,7 @@ func (o *Opener) explain(ctx context.Context, s Spec, err error) error {
 	case errors.As(err, &status) && status.StatusCode == http.StatusNotFound:
 		e.Err = errors.New("the registry has no such image")
 		e.NotFound = true
-	case errors.As(err, &netErr) || errors.Is(err, errPlain):
+	case errors.As(err, &netErr) || errors.Is(err, requests.ErrPlain):
 		e.Err = fmt.Errorf("the registry cannot be reached: %s", oneLine(err))
 	}
 	if o.inDaemon(ctx, s.Ref) {

@@ -345,15 +345,6 @@ blocked = true
 	require.ErrorContains(t, c.docker(daemon), daemon)
 }
 
-// A registry at a private address is not contacted without TLS, which would show it
-// the credentials.
-func TestNoPlainHTTPElsewhere(t *testing.T) {
-	g := plainGuard{nil, Config{}, false}
-	r := newRequest(t, "http://192.168.1.1/v2/")
-	_, err := g.RoundTrip(r)
-	require.ErrorIs(t, err, errPlain)
-}
-
 func TestDaemonThatIsNotThere(t *testing.T) {
 	_, err := open(t, opener(t, "linux/amd64"), "docker-daemon:web:1")
 	require.ErrorContains(t, err, "the Docker daemon at unix:///")
@@ -374,13 +365,6 @@ func TestOpenCompressed(t *testing.T) {
 		require.Equal(t, blob, string(b))
 		require.NoError(t, r.Close())
 	}
-}
-
-func newRequest(t *testing.T, url string) *http.Request {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
-	require.NoError(t, err)
-	return r
 }
 
 // A blob that was fetched once is not fetched again, and one that is damaged in the
