@@ -331,9 +331,9 @@ corpus: # build the corpus of image pairs (network; kept in ~/.cache/mender-app)
 
 # PAIRS="go-armv7 moved" chooses pairs of the corpus, PAIRS=all takes all: hours.
 .PHONY: bench
-bench: setup cross build k8snode ## measure beside the peers and write docs/BENCHMARKS.md: an hour
+bench: setup cross build k8snode ## measure beside the peers and write docs/BENCHMARKS.md and its tables: an hour
 	PAIRS='$(PAIRS)' testdata/bench >$(BUILD)/BENCHMARKS.md
-	mv $(BUILD)/BENCHMARKS.md docs/BENCHMARKS.md
+	mv $(BUILD)/BENCHMARKS.md $(BUILD)/deltas.csv $(BUILD)/installations.csv docs/
 	$(GO) run -C docs/pictures .
 
 # PAIRS="go-mqtt-armv7" chooses pairs, TOOL=xdelta3 one tool. What was measured is kept:

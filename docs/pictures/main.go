@@ -1,5 +1,5 @@
 // Command pictures draws the plots of the documents: how large deltas are in
-// docs/BENCHMARKS.md, and what docs/benchmark.csv has. It is a module of its own, to keep
+// docs/deltas.csv, and what docs/benchmark.csv has. It is a module of its own, to keep
 // the plotting library out of the project's go.mod. Run it when one of these has changed:
 //
 //	go run -C docs/pictures .
@@ -37,7 +37,12 @@ func pictures(docs string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	pairs, err := readPairs(string(text))
+	deltas, err := os.Open(filepath.Join(docs, "deltas.csv"))
+	if err != nil {
+		return nil, err
+	}
+	defer deltas.Close()
+	pairs, err := readPairs(string(text), deltas)
 	if err != nil {
 		return nil, err
 	}

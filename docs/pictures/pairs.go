@@ -1,7 +1,10 @@
 package main
 
 import (
+	"encoding/csv"
+	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,30 +37,29 @@ func (p pair) smallest() size {
 // counts.
 var peers = []string{"HDiffPatch", "bsdiff", "zstd", "xdelta3"}
 
-// readPairs reads the first table of docs/BENCHMARKS.md and the list before it. Rows
-// without a peer, as those of the time that starting takes, are left out.
-func readPairs(text string) ([]pair, error) {
+// readPairs reads docs/deltas.csv and, from docs/BENCHMARKS.md, what the pairs are. Rows
+// without a peer, such as those of the time that starting takes, are left out.
+func readPairs(text string, deltas io.Reader) ([]pair, error) {
 	_, text, _ = strings.Cut(text, "\n## Deep deltas\n")
-	list, table, found := strings.Cut(text, "\n| pair | tool | KiB |")
-	if !found {
-		return nil, fmt.Errorf("docs/BENCHMARKS.md has no table of deep deltas")
-	}
+	list, _, _ := strings.Cut(text, "\n## ")
 	about := map[string]string{}
 	for line := range strings.Lines(list) {
 		if name, words, ok := strings.Cut(strings.TrimPrefix(line, "- "), ": "); ok && strings.HasPrefix(line, "- ") {
 			about[name] = strings.TrimSpace(words)
 		}
 	}
-	table, _, _ = strings.Cut(table, "\n\n")
+	table, err := csv.NewReader(deltas).ReadAll()
+	if err != nil {
+		return nil, fmt.Errorf("docs/deltas.csv: %w", err)
+	}
+	if len(table) == 0 || len(table[0]) < 3 || table[0][2] != "KiB" {
+		return nil, errors.New("docs/deltas.csv does not begin with pair,tool,KiB")
+	}
 	var pairs []pair
-	for n, line := range strings.Split(table, "\n") {
-		cells := strings.Split(strings.Trim(line, "| "), " | ")
-		if n < 2 || len(cells) < 3 {
-			continue
-		}
+	for _, cells := range table[1:] {
 		kib, err := strconv.ParseFloat(cells[2], 64)
 		if err != nil {
-			return nil, fmt.Errorf("docs/BENCHMARKS.md: %s: %w", line, err)
+			return nil, fmt.Errorf("docs/deltas.csv: %s, %s: %w", cells[0], cells[1], err)
 		}
 		if len(pairs) == 0 || pairs[len(pairs)-1].name != cells[0] {
 			short, _, _ := strings.Cut(cells[0], "-")
@@ -71,7 +73,7 @@ func readPairs(text string) ([]pair, error) {
 	}
 	pairs = slices.DeleteFunc(pairs, func(p pair) bool { return p.ours == 0 || len(p.peers) == 0 })
 	if len(pairs) == 0 {
-		return nil, fmt.Errorf("docs/BENCHMARKS.md: the table of deep deltas names no pair")
+		return nil, errors.New("docs/deltas.csv names no pair")
 	}
 	return pairs, nil
 }

@@ -2,7 +2,7 @@ package main
 
 import "fmt"
 
-// sizes draws the sizes of deltas in docs/BENCHMARKS.md: a row for each pair of images, a
+// sizes draws the sizes of deltas in docs/deltas.csv: a row for each pair of images, a
 // mark for each tool.
 func sizes(pairs []pair) ([]byte, error) {
 	p := panel{title: "What an update costs: KiB of a delta of all changed content", tools: []series{{name: project}}}

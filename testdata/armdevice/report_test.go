@@ -76,16 +76,9 @@ func (s *story) remember() {
 // docs/BENCHMARKS.md.
 func (s *story) report() {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s with %s MiB of memory, emulated by %s (testdata/armdevice): one processor (%s), Docker 26.1, Compose 2.26, "+
-		"the Mender client 3.4.0. The application has two services, of which one changes: a program of 6 MB on a base layer of 4 MB. "+
+	fmt.Fprintf(&b, "%s with %s MiB of memory, emulated by %s (testdata/armdevice): one processor (%s). "+
 		"Its clock is in 1970 after the power cuts, so also for `update to 4` as a deep delta.\n\n",
 		s.machine.Platform, Memory, s.machine.qemu[0], s.machine.qemu[2])
-	b.WriteString(`- *s*: seconds on the device; *processor s*: this machine's processor time for them, in QEMU
-- ` + "`app`, `docker-compose`" + `: the largest resident size of such a process, from the kernel's taskstats
-- *device*: the most memory in use on the whole device (MemTotal less MemAvailable), and the increase over before
-- *written*: all that the device's disk was given to write until it was synced
-
-`)
 	fmt.Fprintf(&b, "    make bench-arm ARM=%s\n\n", s.machine.Name)
 	b.WriteString("| step | artifact | KiB | s | processor s | `app` MiB | `docker-compose` MiB | device MiB | written MiB |\n|---|---|---|---|---|---|---|---|---|\n")
 	told := map[string]bool{}
