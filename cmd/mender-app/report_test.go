@@ -154,18 +154,20 @@ func TestReportKnowsEverySetting(t *testing.T) {
 	}
 }
 
-// The commands of docs/OPERATING.md are there, with the options that it uses.
-func TestOperatingDocument(t *testing.T) {
-	text, err := os.ReadFile("../../docs/OPERATING.md")
-	require.NoError(t, err)
-	found := regexp.MustCompile("(?m)(?:^    [$] |`)mender-app ([a-z][^`\n]*)").FindAllStringSubmatch(string(text), -1)
-	require.Greater(t, len(found), 10)
-	for _, m := range found {
-		cmd, args, err := (&program{}).root().Find(strings.Fields(m[1]))
-		require.NoError(t, err, m[1])
-		require.True(t, cmd.HasParent(), m[1])
-		if err := cmd.ParseFlags(args); !errors.Is(err, pflag.ErrHelp) {
+// The commands of the operator's pages are there, with the options that these use.
+func TestOperatingDocuments(t *testing.T) {
+	for page, least := range map[string]int{"OPERATING.md": 10, "SETTINGS.md": 10} {
+		text, err := os.ReadFile("../../docs/" + page)
+		require.NoError(t, err)
+		found := regexp.MustCompile("(?m)(?:^    [$] |`)mender-app ([a-z][^`\n]*)").FindAllStringSubmatch(string(text), -1)
+		require.Greater(t, len(found), least, page)
+		for _, m := range found {
+			cmd, args, err := (&program{}).root().Find(strings.Fields(m[1]))
 			require.NoError(t, err, m[1])
+			require.True(t, cmd.HasParent(), m[1])
+			if err := cmd.ParseFlags(args); !errors.Is(err, pflag.ErrHelp) {
+				require.NoError(t, err, m[1])
+			}
 		}
 	}
 }
