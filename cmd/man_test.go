@@ -62,7 +62,7 @@ func TestManualsAreComplete(t *testing.T) {
 				}
 			}
 			for _, f := range longFlag.FindAllSubmatch(help, -1) {
-				require.Regexp(t, `Fl (. , )?-`+string(f[1])+`\b`, string(manual))
+				require.Regexp(t, `(Fl (. , )?-|\\-\\-)`+string(f[1])+`\b`, string(manual))
 			}
 			for _, c := range exitCode.FindAllSubmatch(help, -1) {
 				require.Contains(t, string(manual), "\n.It "+string(c[1])+"\n")
