@@ -113,6 +113,7 @@ type composer struct {
 	absent map[string]bool
 	// personal are variables of env files that need one of PersonOwn, which is not set.
 	personal map[string]Place
+	ownPWD   bool              // an env file sets PWD
 	read     map[string]string // files that are not secrets, relative to dir → who reads them
 	needs    map[string]bool   // what the device reads, relative to dir
 	found    Found

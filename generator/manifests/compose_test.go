@@ -246,7 +246,7 @@ func TestPersonalPaths(t *testing.T) {
 	for name, c := range map[string]struct{ volume, env, want string }{
 		"tilde":         {"~/data:/data", "", "compose.yaml:4: service \"web\": bind mount ~/data is below a home directory"},
 		"HOME":          {"${HOME}/x:/x", "", "compose.yaml:4: ${HOME} is empty on the device"},
-		"PWD":           {"$PWD/y:/y", "", "compose.yaml:4: ${PWD} is empty on the device"},
+		"PWD":           {"$PWD/y:/y", "", ""},
 		"through .env":  {"${AT}:/x", "A=1\nAT=${HOME}/x\n", ".env:2: AT needs a variable of the person"},
 		"set in .env":   {"${HOME}/x:/x", "HOME=/opt/shop\n", ""},
 		"with default":  {"${HOME:-/root}/x:/x", "", ""},
@@ -265,6 +265,44 @@ func TestPersonalPaths(t *testing.T) {
 			require.Contains(t, e.Hint, "./data")
 		})
 	}
+}
+
+// A device has ${PWD} where it begins a path of the project, and where a .env sets it.
+func TestPWD(t *testing.T) {
+	const rest = "services:\n  web:\n    image: web:1\n"
+	for name, c := range map[string]struct {
+		files []string
+		want  string
+	}{
+		"in a variable":    {[]string{"compose.yaml", rest + "    environment: [\"AT=$PWD\"]\n"}, "compose.yaml:4: ${PWD} begins no path"},
+		"as a variable":    {[]string{"compose.yaml", rest + "    environment: {AT: \"${PWD:-/x}\"}\n"}, "compose.yaml:4: ${PWD} begins no path"},
+		"twice":            {[]string{"compose.yaml", rest + "    volumes: [\"$PWD:$PWD\"]\n"}, "compose.yaml:4: ${PWD} begins no path"},
+		"later":            {[]string{"compose.yaml", rest + "    volumes: [\"/srv$PWD:/x\"]\n"}, "compose.yaml:4: ${PWD} begins no path"},
+		"in a driver":      {[]string{"compose.yaml", rest + "volumes: {a: {driver_opts: {device: \"$PWD/a\"}}}\n"}, "compose.yaml:4: ${PWD} begins no path"},
+		"longer":           {[]string{"compose.yaml", rest + "    volumes: [\"$PWDX/a:/a\", \"${PWD}b:/b\"]\n"}, "compose.yaml:4: ${PWD} begins no path"},
+		"of another":       {[]string{"compose.yaml", rest + "    volumes: [\"$PWDX/a:/a\"]\n"}, ""},
+		"included":         {[]string{"compose.yaml", "include: [sub/more.yaml]\n" + rest, "sub/more.yaml", "services:\n  db: {image: 'db:1', volumes: [\"$PWD/x:/x\"]}\n"}, "sub/more.yaml:2: ${PWD} begins no path"},
+		"another's":        {[]string{"compose.yaml", "include: [{path: more.yaml, project_directory: sub}]\n" + rest, "sub/x", "", "more.yaml", "services:\n  db: {image: 'db:1', volumes: [\"$PWD/x:/x\"]}\n"}, "more.yaml:2: ${PWD} begins no path"},
+		"through .env":     {[]string{".env", "AT=${PWD}/x\n", "compose.yaml", rest + "    volumes: [\"$AT:/x\"]\n"}, ".env:1: AT needs a variable of the person"},
+		"escaped":          {[]string{"compose.yaml", rest + "    command: \"ls $$PWD $$$$PWD\"\n"}, ""},
+		"of the container": {[]string{"compose.yaml", rest + "    environment: [PWD]\n"}, ""},
+		"set":              {[]string{".env", "PWD=/srv\n", "compose.yaml", rest + "    environment: [\"AT=$PWD\"]\n"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found, err := Compose(t.Context(), tree(t, c.files...), ComposeOptions{Environ: []string{"PWD=/home/me/shop"}})
+			if c.want != "" {
+				require.ErrorContains(t, err, c.want)
+				return
+			}
+			require.NoError(t, err)
+			require.Empty(t, found.Ship)
+		})
+	}
+	file := filepath.Join(t.TempDir(), "device.env")
+	require.NoError(t, os.WriteFile(file, []byte("HOME=/opt/shop\nPWD=/srv\nUSER=me\n"), 0o600))
+	found, err := Compose(t.Context(), tree(t, "compose.yaml", rest+"    volumes: [\"$PWD/a:/a\", \"$HOME/b:/b\", \"/$USER:/c\"]\n"), ComposeOptions{EnvFiles: []string{file}})
+	require.NoError(t, err)
+	require.Equal(t, []Variable{{"HOME", "/opt/shop"}, {"PWD", "/srv"}}, found.Ship)
 }
 
 func TestNoReplicas(t *testing.T) {

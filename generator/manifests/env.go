@@ -62,6 +62,8 @@ func (c *composer) environment() error {
 		}
 	}
 	c.findPersonal(files)
+	c.ownPWD = c.env["PWD"] != ""
+	c.env["PWD"] = rules.Here(c.env)
 	return nil
 }
 
@@ -158,7 +160,7 @@ func (c *composer) ship() []Variable {
 	device := c.ownVariables()
 	var list []Variable
 	for _, name := range slices.Sorted(maps.Keys(c.used)) {
-		if slices.Contains(deviceOwn, name) || name == "COMPOSE_PROJECT_NAME" || programenv.Reader(name) != "" {
+		if slices.Contains(deviceOwn, name) && !slices.Contains(PersonOwn, name) || name == "PWD" && c.used[name] == rules.Here(device) || name == "COMPOSE_PROJECT_NAME" || programenv.Reader(name) != "" {
 			continue
 		}
 		if v, ok := device[name]; !ok || v != c.used[name] {

@@ -35,6 +35,10 @@ func Judge(ctx context.Context, dir string, sealed []string) error {
 	if j.env, err = rules.Variables(dir); err != nil {
 		return j.place(err)
 	}
+	if j.env == nil {
+		j.env = map[string]string{}
+	}
+	j.env["PWD"] = rules.Here(j.env)
 	files, err := rules.FindFiles(dir)
 	if err != nil {
 		return j.place(err)

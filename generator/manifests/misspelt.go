@@ -183,6 +183,10 @@ func (c *composer) checkUnset() error {
 		}
 		c.warn(c.index.mentions(name), "the variable %s is not set: it is empty on the device; set it in .env, pass this host's with --env-from-host %s, or give it a default, ${%s:-…}", name, name, name)
 	}
+	if place, ok := c.strayPWD(); ok {
+		return &Error{Place: place, Text: "${PWD} begins no path of the project here, and nobody starts the project on a device",
+			Hint: homeHint + "; or set it in .env"}
+	}
 	for _, name := range slices.Sorted(maps.Keys(c.personal)) {
 		if _, used := c.used[name]; used {
 			return &Error{Place: c.personal[name], Text: name + " needs a variable of the person who starts the project, and nobody does on a device", Hint: homeHint}

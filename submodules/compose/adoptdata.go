@@ -310,7 +310,7 @@ func (s *session) hashes(ctx context.Context, pl *plan) (map[string]string, erro
 		return nil, err
 	}
 	out, said := submodules.Capped{Max: rules.MaxModel}, &tail{}
-	if err := pl.compose.limited(readProcessor).run(ctx, pl.dir, &out, said, p.args("config", "--hash", "*")...); err != nil {
+	if err := p.run(ctx, pl.compose.limited(readProcessor), &out, said, "config", "--hash", "*"); err != nil {
 		return nil, said.reason(err)
 	}
 	hashes := map[string]string{}

@@ -30,7 +30,7 @@ func (s *session) Render(ctx context.Context, _ submodules.Request) ([]byte, err
 		return nil, err
 	}
 	out, said := submodules.Capped{Max: rules.MaxModel}, &tail{}
-	if err := pl.compose.limited(readProcessor).run(ctx, pl.dir, &out, said, pl.args("config")...); err != nil {
+	if err := pl.project.run(ctx, pl.compose.limited(readProcessor), &out, said, "config"); err != nil {
 		return nil, said.reason(err)
 	}
 	return out.Bytes(), nil // no more than the model, which is bounded

@@ -56,6 +56,23 @@ func (r *reader) read() (*project, error) {
 	return p, r.s.checkLevel(p)
 }
 
+// Every Compose gets the same PWD: the project's directory, or what a .env says. Some would set
+// it themselves.
+func TestPWD(t *testing.T) {
+	if testing.Short() {
+		t.Skip("asks Compose; left out of -short")
+	}
+	r := newReader(t)
+	r.write("compose.yaml", "services:\n  web: {image: web, volumes: [\"${PWD}/data:/data\"], environment: {AT: \"${PWD}\"}}\n")
+	for env, want := range map[string]string{"": r.dir + "/data", "PWD=/srv/shop\n": "/srv/shop/data"} {
+		r.write(".env", env)
+		p, err := r.read()
+		require.NoError(t, err)
+		require.Len(t, p.model.Services["web"].Volumes, 1)
+		require.Equal(t, want, p.model.Services["web"].Volumes[0].Source)
+	}
+}
+
 // TestOutside: Compose reads no file that is not the application's.
 func TestOutside(t *testing.T) {
 	if testing.Short() {
@@ -331,7 +348,7 @@ func TestAliases(t *testing.T) {
 	// Compose itself is bounded too, whatever our own reader let through.
 	p := &project{dir: r.dir, files: []string{filepath.Join(r.dir, "compose.yaml")}}
 	out := submodules.Capped{Max: 1 << 20}
-	err = r.c.limited(readProcessor).run(t.Context(), r.dir, &out, &tail{}, p.args("config", "--format", "json")...)
+	err = p.run(t.Context(), r.c.limited(readProcessor), &out, &tail{}, "config", "--format", "json")
 	require.ErrorIs(t, err, errOverrun)
 }
 

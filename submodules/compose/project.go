@@ -17,6 +17,7 @@ type project struct {
 	dir   string
 	files []string // given with -f
 	env   string   // given with --env-file; "" where there is no .env
+	here  string   // the variable PWD
 	name  string
 	model model
 	// text is what Compose prints of the project: the model and more.
@@ -252,12 +253,14 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 	if p.env, err = writeEnv(shipped, s.req.TempDir); err != nil {
 		return nil, err
 	}
+	p.here = rules.Here(shipped)
 	layers, err := writeLayers(s.req.Overrides, s.req.TempDir)
 	if err != nil {
 		return nil, err
 	}
 	if strict {
 		env := c.environ()
+		env["PWD"] = p.here
 		err := rules.CheckFiles(p.dir, p.files, layers, s.set.rules(), func(name string) (string, bool) {
 			if v, ok := env[name]; ok {
 				return v, true
@@ -284,7 +287,7 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 	defer cancel()
 	out := bounded{Capped: submodules.Capped{Max: rules.MaxModel}, full: cancel}
 	said := &tail{}
-	if err := c.limited(readProcessor).run(readCtx, dir, &out, said, p.args("config", "--format", "json")...); err != nil {
+	if err := p.run(readCtx, c.limited(readProcessor), &out, said, "config", "--format", "json"); err != nil {
 		switch {
 		case ctx.Err() != nil:
 			return nil, err
@@ -353,6 +356,13 @@ func (s *session) switchOff(p *project) {
 		svc.off = true
 		p.model.Services[name] = svc
 	}
+}
+
+// run runs a Compose command on the project.
+func (p *project) run(ctx context.Context, c *command, stdout, stderr io.Writer, args ...string) error {
+	in := *c
+	in.env = append(slices.Clip(c.env), "PWD="+p.here)
+	return in.run(ctx, p.dir, stdout, stderr, p.args(args...)...)
 }
 
 // args are the arguments of a Compose command on the project.

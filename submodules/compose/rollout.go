@@ -401,7 +401,7 @@ func (s *session) Stop(ctx context.Context, r submodules.StopRequest) error {
 			p, err := s.readProject(ctx, c, dir, list[0].Labels[labelProject], false)
 			if err == nil && p.name == list[0].Labels[labelProject] {
 				said := &tail{log: s.req.Log}
-				if err := c.limited(s.set.deadline+upMargin).run(ctx, dir, said, said, p.args("stop")...); ctx.Err() != nil {
+				if err := p.run(ctx, c.limited(s.set.deadline+upMargin), said, said, "stop"); ctx.Err() != nil {
 					return err
 				}
 				said.flush()

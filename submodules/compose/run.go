@@ -56,7 +56,7 @@ func (s *session) Run(ctx context.Context, r submodules.RunRequest) error {
 	err = runInContainer(ctx, s.engine.Client(), s.req.App, s.req.Logf, func() error {
 		// Without bounds: the files were read with them, and what the command writes could
 		// look like the message of one.
-		return pl.compose.run(ctx, pl.dir, output, complaints, p.args(append(args, r.Words...)...)...)
+		return p.run(ctx, pl.compose, output, complaints, append(args, r.Words...)...)
 	})
 	output.flush()
 	complaints.flush()

@@ -145,7 +145,7 @@ func (s *session) compose(ctx context.Context, pl *plan, said *tail, more ...str
 	args := append([]string{"up", "--pull", "never", "--no-build"}, more...)
 	steps := &tail{log: pl.asked.note}
 	all := io.MultiWriter(said, steps)
-	err = pl.compose.limited(s.set.deadline+upMargin).run(ctx, pl.dir, all, all, p.args(args...)...)
+	err = p.run(ctx, pl.compose.limited(s.set.deadline+upMargin), all, all, args...)
 	steps.flush()
 	return err
 }

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -150,3 +151,8 @@ func Variables(dir string) (map[string]string, error) {
 	}
 	return env, nil
 }
+
+// Here is the variable PWD of Compose: what the .env of a project says, else the directory of
+// the project, for a path such as ${PWD}/data. Some versions of Compose set it themselves, to
+// the directory that they are started in, and some do not; so each is given it.
+func Here(env map[string]string) string { return cmp.Or(env["PWD"], ".") }
