@@ -35,7 +35,7 @@ spec:
 `,
 		"templates/config.yaml", "{{ $default := randAlphaNum 8 }}apiVersion: v1\nkind: ConfigMap\nmetadata: {name: config}\ndata:\n{{ (.Files.Glob \"files/*\").AsConfig | indent 2 }}\n  known: {{ len (lookup \"v1\" \"Secret\" \"\" \"\") | quote }}\n  host: {{ getHostByName \"shop.example\" | quote }}\n",
 		"templates/login.yaml", "{{ if .Values.password }}apiVersion: v1\nkind: Secret\nmetadata: {name: login}\nstringData: {password: {{ .Values.password }}}\n{{ end }}",
-		"templates/tests/ping.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: ping, annotations: {helm.sh/hook: test}}\nspec: {containers: [{name: p, image: 'ping:1'}]}\n",
+		"templates/tests/ping.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: ping, annotations: {helm.sh/hook: test, at: {{ randAlphaNum 8 | quote }}}}\nspec: {containers: [{name: p, image: 'ping:1'}]}\n",
 		"templates/NOTES.txt", "Thank you: {{ now }}\n",
 		"crds/visits.yaml", "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: visits.shop.example}\nspec: {note: '{{ no template }}'}\n",
 		"files/app.conf", "one = 1\n",
@@ -117,6 +117,7 @@ func TestChartRefuses(t *testing.T) {
 	with := func(s string) string { return strings.Replace(object, "%", s, 1) }
 	for name, c := range map[string]struct{ file, text, want string }{
 		"random":         {"templates/a.yaml", with("{{ randAlphaNum 10 }}"), "templates/a.yaml: is different each time it is rendered, because of randAlphaNum"},
+		"beside a test":  {"templates/a.yaml", "metadata: {annotations: {helm.sh/hook: test}}\n---\n" + with("{{ randAlphaNum 10 }}"), "because of randAlphaNum"},
 		"one of two":     {"templates/a.yaml", with("{{ randInt 0 2 }}"), "because of randInt"},
 		"time":           {"templates/a.yaml", with(`{{ now | date "2006" }}`), "because of now"},
 		"by an include":  {"templates/a.yaml", "{{ define \"x\" }}{{ uuidv4 }}{{ end }}" + with(`{{ include "x" . }}`), "because of uuidv4"},

@@ -47,13 +47,24 @@ func kustomize(dir, shown, top string) ([]Object, error) {
 		return nil, w.refused
 	}
 	if err != nil {
-		return nil, &manifests.Error{Place: manifests.Place{File: top}, Text: oneLine(strings.ReplaceAll(err.Error(), shown+"/", ""))}
+		return nil, w.said(&manifests.Error{Place: manifests.Place{File: top}, Text: oneLine(strings.ReplaceAll(err.Error(), shown+"/", ""))})
+	}
+	if m.Size() == 0 {
+		return nil, w.said(noObjects(top))
 	}
 	list, err := w.objects(m)
 	if err != nil {
 		return nil, &manifests.Error{Place: manifests.Place{File: top}, Text: oneLine(err.Error())}
 	}
 	return list, nil
+}
+
+// said adds what to do when a component is rendered by itself.
+func (w *watcher) said(e *manifests.Error) error {
+	if w.component {
+		e.Hint = "this is a component, which changes what a kustomization has: ship a kustomization that names it in components"
+	}
+	return e
 }
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
@@ -94,6 +105,7 @@ type watcher struct {
 	fs         *confined
 	top        string
 	plugins    map[string]bool // files that configure generators, transformers and validators
+	component  bool            // the kustomization is a component of others
 	keepOrigin bool            // the kustomization asks for the annotations of origins
 	refused    error           // the first refusal; kustomize goes on after some errors
 }
@@ -127,7 +139,18 @@ func (w *watcher) see(name string, text []byte) ([]byte, error) {
 	if name != w.top || first == nil || first.Kind != yaml.MappingNode {
 		return text, nil
 	}
+	w.component = valueOf(first, "kind") == "Component"
 	return w.withOrigins(first)
+}
+
+// valueOf is the text that a key of a mapping has; "" if there is none.
+func valueOf(n *yaml.Node, key string) (text string) {
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			text = resolved(n.Content[i+1]).Value
+		}
+	}
+	return text
 }
 
 const originOption = "originAnnotations"
@@ -171,10 +194,8 @@ const maxDepth = 32
 func (w *watcher) document(name string, doc *yaml.Node, isKustomization bool) error {
 	doc = resolved(doc)
 	if doc.Kind == yaml.MappingNode && !isKustomization {
-		for i := 0; i+1 < len(doc.Content); i += 2 {
-			if doc.Content[i].Value == "kind" && resolved(doc.Content[i+1]).Value == "HelmChartInflationGenerator" {
-				return w.refuse(name, doc.Line, "a chart in a kustomization is not rendered", chartHint)
-			}
+		if valueOf(doc, "kind") == "HelmChartInflationGenerator" {
+			return w.refuse(name, doc.Line, "a chart in a kustomization is not rendered", chartHint)
 		}
 	}
 	return w.walk(name, "", doc, isKustomization, 0)

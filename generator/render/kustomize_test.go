@@ -231,3 +231,26 @@ func TestTop(t *testing.T) {
 	_, err = Top(tree(t, "Kustomization", "", "kustomization.yml", ""))
 	require.ErrorContains(t, err, "and only one can be rendered")
 }
+
+// A component by itself has nothing to change: the error says how it is used.
+func TestComponent(t *testing.T) {
+	const component = "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n"
+	patch := component + "patches:\n- target: {kind: Deployment, name: web}\n  patch: |-\n    apiVersion: apps/v1\n    kind: Deployment\n    metadata: {name: web}\n    spec: {replicas: 2}\n"
+	for text, want := range map[string]string{
+		component + "images: [{name: web, newTag: '2'}]\n": "kustomization.yaml: it has no objects",
+		component + "patches: [{path: web.yaml}]\n":        "kustomization.yaml: no resource matches",
+	} {
+		_, err := rendered(t, tree(t, "kustomization.yaml", text, "web.yaml", deployment))
+		require.ErrorContains(t, err, want)
+		var e *manifests.Error
+		require.ErrorAs(t, err, &e)
+		require.Contains(t, e.Hint, "names it in components")
+	}
+	r, err := rendered(t, tree(t, "kustomization.yaml", "resources: [web.yaml]\ncomponents: [more]\n", "web.yaml", deployment, "more/kustomization.yaml", patch))
+	require.NoError(t, err)
+	require.Contains(t, r.Text, "replicas: 2")
+	_, err = rendered(t, tree(t, "kustomization.yaml", "resources: []\n"))
+	var e *manifests.Error
+	require.ErrorAs(t, err, &e)
+	require.Empty(t, e.Hint)
+}

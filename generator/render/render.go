@@ -84,7 +84,7 @@ func Render(dir, shown, from string, release Release) (*Rendered, error) {
 		return nil, err
 	}
 	if len(r.Objects) == 0 {
-		return nil, &manifests.Error{Place: manifests.Place{File: from}, Text: "it has no objects"}
+		return nil, noObjects(from)
 	}
 	text, _ := r.files()
 	r.Text = string(text)
@@ -154,4 +154,8 @@ func (r *Rendered) Place(p manifests.Place) manifests.Place {
 		}
 	}
 	return manifests.Place{File: r.From}
+}
+
+func noObjects(from string) *manifests.Error {
+	return &manifests.Error{Place: manifests.Place{File: from}, Text: "it has no objects"}
 }
