@@ -305,6 +305,22 @@ func TestPWD(t *testing.T) {
 	require.Equal(t, []Variable{{"HOME", "/opt/shop"}, {"PWD", "/srv"}}, found.Ship)
 }
 
+// A file of the first version of Compose is not taken for one with misspelt keys.
+func TestServicesAtTop(t *testing.T) {
+	for text, want := range map[string]string{
+		"web: {image: 'web:1'}\ndb: {build: .}\n":               "put services below services:",
+		"servces:\n  web: {image: 'web:1'}\n":                   "did you mean services?",
+		"services: {a: {image: a}}\nweb: {image: 'web:1'}\n":    "",
+		"services: {a: {image: a}}\nvolume: {image: 'web:1'}\n": "did you mean volumes?",
+	} {
+		_, err := Compose(t.Context(), tree(t, "compose.yaml", text), ComposeOptions{})
+		require.ErrorContains(t, err, "of Compose files")
+		var e *Error
+		require.ErrorAs(t, err, &e)
+		require.True(t, want == "" && e.Hint == "" || want != "" && strings.Contains(e.Hint, want), "%q", e.Hint)
+	}
+}
+
 func TestNoReplicas(t *testing.T) {
 	zero := "services:\n  web: {image: 'web:1', deploy: {replicas: 0}}\n  db: {image: 'db:1', scale: 0}\n"
 	_, err := Compose(t.Context(), tree(t, "compose.yaml", zero), ComposeOptions{})

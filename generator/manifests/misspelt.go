@@ -53,10 +53,30 @@ func (x *yamlIndex) unknownKeys(text string) *Error {
 	if len(names) > 1 {
 		e.Text = strings.Join(names, ", ") + " are not keys of Compose files"
 	}
-	if len(meant) > 0 {
+	switch {
+	case len(path) == 0 && x.servicesAtTop(keys):
+		e.Hint = "put services below services:; a file of the first version of Compose has them at the top, and no Compose reads it any more"
+	case len(meant) > 0:
 		e.Hint = "did you mean " + strings.Join(meant, " and ") + "?"
 	}
 	return e
+}
+
+// servicesAtTop reports whether one of these keys at the top of a file is a service.
+func (x *yamlIndex) servicesAtTop(keys []string) bool {
+	for _, f := range x.files {
+		if _, depth := descend(f.root, []string{"services"}); depth > 0 {
+			continue
+		}
+		for _, k := range keys {
+			for _, has := range []string{"image", "build"} {
+				if _, depth := descend(f.root, []string{k, has}); depth == 2 {
+					return true
+				}
+			}
+		}
+	}
+	return false
 }
 
 // schemaNode is a part of the Compose specification's JSON schema.
