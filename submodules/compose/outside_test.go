@@ -69,7 +69,7 @@ func TestPWD(t *testing.T) {
 		p, err := r.read()
 		require.NoError(t, err)
 		require.Len(t, p.model.Services["web"].Volumes, 1)
-		require.Equal(t, want, p.model.Services["web"].Volumes[0].Source)
+		require.Equal(t, want, p.model.Services["web"].Volumes[0].Text("source"))
 	}
 }
 
