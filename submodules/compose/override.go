@@ -196,6 +196,10 @@ func (p *project) mounted(svc service, binds bool) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)[:16]), nil
 }
 
+// directorySize stands for the size of a directory, which depends on its file system and its
+// past. It is that of a small one on ext4, which an earlier version took.
+const directorySize = 4096
+
 // hashTree hashes the tree at dir/rel: names, types, permissions, contents. A
 // missing one counts as an empty directory, because Compose creates one.
 func hashTree(h hash.Hash, dir, rel string) error {
@@ -223,7 +227,11 @@ func hashTree(h hash.Hash, dir, rel string) error {
 			return err
 		}
 		if in != "." || !d.IsDir() {
-			fmt.Fprintf(h, "%q %v %d\n", in, fi.Mode(), fi.Size())
+			size := fi.Size()
+			if d.IsDir() {
+				size = directorySize
+			}
+			fmt.Fprintf(h, "%q %v %d\n", in, fi.Mode(), size)
 		}
 		switch {
 		case d.Type().IsRegular():

@@ -1,9 +1,12 @@
 package compose
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -174,4 +177,31 @@ func TestPausedIsNotAlive(t *testing.T) {
 	require.Empty(t, (&session{}).dead(c, false))
 	c.State.Status, c.State.Paused = "paused", true
 	require.Equal(t, "is paused", (&session{}).dead(c, false))
+}
+
+// A tree has one hash wherever it lies: a release is checked in a temporary directory, often of
+// another file system, and installed in the store.
+func TestHashTree(t *testing.T) {
+	here := t.TempDir()
+	for i := range 300 { // ext4 does not make a directory smaller again
+		name := filepath.Join(here, "conf", "sub", strings.Repeat("x", 100)+strconv.Itoa(i))
+		require.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		require.NoError(t, os.WriteFile(name, nil, 0o644))
+		require.NoError(t, os.Remove(name))
+	}
+	sums := map[string]bool{}
+	for _, parent := range []string{here, t.TempDir(), "/dev/shm"} {
+		dir, err := os.MkdirTemp(parent, "mender-app-test-")
+		require.NoError(t, err)
+		defer os.RemoveAll(dir)
+		if parent == here {
+			dir = here
+		}
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, "conf", "sub", "empty"), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, "conf", "sub", "a"), []byte("a"), 0o644))
+		h := sha256.New()
+		require.NoError(t, hashTree(h, dir, "conf"))
+		sums[string(h.Sum(nil))] = true
+	}
+	require.Len(t, sums, 1)
 }

@@ -61,7 +61,7 @@ func (m model) images() (list []string) {
 	return list
 }
 
-// programs are the paths that the stand-in must have in its images.
+// programs are the paths that the stand-in must have in its images, sorted.
 func (m model) programs() []string {
 	list := []string{"bin/sh", "bin/bash"}
 	add := func(command []string) {
@@ -82,6 +82,7 @@ func (m model) programs() []string {
 			add(h.Test[1:])
 		}
 	}
+	slices.Sort(list)
 	return list
 }
 
@@ -168,11 +169,12 @@ func archive(file string, program []byte, m model, changed string) error {
 				return err
 			}
 		}
-		for file, text := range map[string]string{"standin.jobs": m.jobs(), "etc/passwd": m.users(), "etc/group": strings.ReplaceAll(m.users(), "::/:/bin/sh", ":")} {
-			if err := w.WriteHeader(&tar.Header{Name: file, Mode: 0o644, Size: int64(len(text))}); err != nil {
+		// Always in this order: an image that does not change is the same.
+		for _, f := range [][2]string{{"etc/group", strings.ReplaceAll(m.users(), "::/:/bin/sh", ":")}, {"etc/passwd", m.users()}, {"standin.jobs", m.jobs()}} {
+			if err := w.WriteHeader(&tar.Header{Name: f[0], Mode: 0o644, Size: int64(len(f[1]))}); err != nil {
 				return err
 			}
-			if _, err := io.WriteString(w, text); err != nil {
+			if _, err := io.WriteString(w, f[1]); err != nil {
 				return err
 			}
 		}
