@@ -18,6 +18,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/generator/requests"
 )
 
 // amazon is the server without AWS_ENDPOINT_URL.
@@ -47,6 +48,10 @@ func openBucket(text input.Source, u *url.URL) (Place, error) {
 	if err != nil || server.Host == "" || server.Scheme != "https" && server.Scheme != "http" {
 		return nil, &Error{Text: fmt.Sprintf("AWS_ENDPOINT_URL %s is not a URL", input.Source(at))}
 	}
+	transport, err := minio.DefaultTransport(server.Scheme == "https")
+	if err != nil {
+		return nil, err
+	}
 	client, err := minio.New(server.Host, &minio.Options{
 		Secure: server.Scheme == "https",
 		Region: cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION")),
@@ -55,6 +60,7 @@ func openBucket(text input.Source, u *url.URL) (Place, error) {
 			&credentials.IAM{Client: &http.Client{Timeout: 5 * time.Second}}, // a machine without a role has nobody there
 		}),
 		MaxRetries: attempts,
+		Transport:  requests.Bounded(requests.Quiet(transport), isObject),
 	})
 	if err != nil {
 		return nil, &Error{Text: text.String(), Err: err}
@@ -63,6 +69,9 @@ func openBucket(text input.Source, u *url.URL) (Place, error) {
 	b.client = minio.Core{Client: client}
 	return b, nil
 }
+
+// isObject reports whether a request is for an object, and for nothing that S3 has beside it.
+func isObject(r *http.Request) bool { return r.Method == http.MethodGet && r.URL.RawQuery == "" }
 
 func (b *bucket) String() string { return b.text.String() }
 

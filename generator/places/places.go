@@ -20,6 +20,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/metered"
@@ -33,6 +35,7 @@ const Forms = "a directory, an https URL, s3://BUCKET/PREFIX or oci:HOST/REPOSIT
 // Bounds of a place.
 const (
 	maxFiles = 10_000
+	maxTags  = 200_000 // of a registry
 	// stalled is how long a server may take for progress bytes, and whole for a file.
 	stalled  = time.Minute
 	progress = 16 << 10
@@ -183,8 +186,17 @@ func download(ctx context.Context, p Place, name, path string, moved, tell func(
 			os.Remove(path)
 		}
 	}()
+	// A place says no size that could be trusted, and others use the disk too.
+	var disk unix.Statfs_t
+	if err := unix.Fstatfs(int(f.Fd()), &disk); err != nil {
+		return err
+	}
+	room := int64(disk.Bavail) * int64(disk.Bsize) / 16 * 15
 	sum := metered.Sum(tell)
-	_, err = io.Copy(f, metered.Reader(ctx, body, func(n int64) { moved(n); sum(n) }))
+	n, err := io.Copy(f, io.LimitReader(metered.Reader(ctx, body, func(n int64) { moved(n); sum(n) }), room+1))
+	if err == nil && n > room {
+		err = &fs.PathError{Op: "download to", Path: path, Err: unix.ENOSPC}
+	}
 	return err
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/types"
 
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/generator/requests"
 	"github.com/mender-app/mender-app/generator/source"
 )
 
@@ -57,7 +58,7 @@ func (p registry) String() string { return p.text }
 
 func (p registry) options(ctx context.Context) []remote.Option {
 	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithUserAgent("app-gen"),
-		remote.WithTransport(p.repo.Transport)}
+		remote.WithTransport(requests.Bounded(p.repo.Transport, requests.IsBlob))}
 }
 
 // tag is where a file is in the repository.
@@ -91,7 +92,7 @@ func (p registry) explain(err error) error {
 }
 
 func (p registry) List(ctx context.Context) (names []string, err error) {
-	tags, err := remote.List(p.repo.Repository, p.options(ctx)...)
+	tags, err := p.tags(ctx)
 	if err = p.explain(err); errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -109,6 +110,29 @@ func (p registry) List(ctx context.Context) (names []string, err error) {
 		}
 	}
 	return names, nil
+}
+
+// tags are all tags of the repository: of content and notes too, which are many more than
+// the releases.
+func (p registry) tags(ctx context.Context) (tags []string, err error) {
+	puller, err := remote.NewPuller(p.options(ctx)...)
+	if err != nil {
+		return nil, err
+	}
+	pages, err := puller.Lister(ctx, p.repo.Repository)
+	if err != nil {
+		return nil, err
+	}
+	for pages.HasNext() {
+		page, err := pages.Next(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if tags = append(tags, page.Tags...); len(tags) > maxTags {
+			return nil, &Error{Text: fmt.Sprintf("%s: more than %d tags", p.text, maxTags)}
+		}
+	}
+	return tags, nil
 }
 
 func (p registry) Open(ctx context.Context, file string) (io.ReadCloser, error) {

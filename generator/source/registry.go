@@ -100,7 +100,7 @@ func (o *Opener) fetchImage(ctx context.Context, place candidate, ref name.Refer
 	remoteOpts := []remote.Option{
 		remote.WithContext(ctx),
 		remote.WithAuthFromKeychain(authn.DefaultKeychain),
-		remote.WithTransport(boundedAnswers{resumedAnswers{patientAnswers{repo.Transport, patience}}}),
+		remote.WithTransport(requests.Bounded(resumedAnswers{patientAnswers{repo.Transport, patience}}, requests.IsBlob)),
 		remote.WithUserAgent("app-gen"),
 	}
 	desc, err := remote.Get(at, remoteOpts...)
