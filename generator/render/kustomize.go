@@ -106,6 +106,7 @@ type watcher struct {
 	top        string
 	plugins    map[string]bool // files that configure generators, transformers and validators
 	component  bool            // the kustomization is a component of others
+	walked     int             // nodes of all files so far
 	keepOrigin bool            // the kustomization asks for the annotations of origins
 	refused    error           // the first refusal; kustomize goes on after some errors
 }
@@ -187,8 +188,12 @@ var freeKeys = []string{
 	"images", "imageTags", "vars", "generatorOptions", "buildMetadata", "sourceValue", "value", "replicas", "options",
 }
 
-// maxDepth bounds the nesting of a kustomization.
-const maxDepth = 32
+// maxDepth bounds the nesting of a kustomization, maxWalked the nodes of all files that are
+// looked at: aliases can name each other many times over.
+const (
+	maxDepth  = 32
+	maxWalked = 1 << 20
+)
 
 // document looks at a kustomization, or at the configuration of a plugin.
 func (w *watcher) document(name string, doc *yaml.Node, isKustomization bool) error {
@@ -206,6 +211,9 @@ const chartHint = "ship the output of `helm template` as a resource"
 func (w *watcher) walk(name, key string, n *yaml.Node, isKustomization bool, depth int) error {
 	if depth > maxDepth {
 		return w.refuse(name, n.Line, "is nested too deeply", "")
+	}
+	if w.walked++; w.walked > maxWalked {
+		return w.refuse(name, n.Line, "has too many aliases of aliases", "")
 	}
 	n = resolved(n)
 	switch n.Kind {

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -162,6 +163,15 @@ transformers:
 }
 
 // What is remote, runs a program or lies outside is refused by name before kustomize acts.
+// aliases is a text of some hundred bytes with 9^20 values.
+func aliases() string {
+	text := "{x0: &a0 [q]"
+	for i := range 20 {
+		text += fmt.Sprintf(", x%d: &a%d [%s*a%d]", i+1, i+1, strings.Repeat(fmt.Sprintf("*a%d, ", i), 8), i)
+	}
+	return text + "}\n"
+}
+
 func TestKustomizationRefuses(t *testing.T) {
 	const plugin = "apiVersion: builtin\nkind: PatchTransformer\nmetadata: {name: p}\ntarget: {kind: Deployment}\npath: https://shop.example/p.yaml\n"
 	for name, c := range map[string]struct{ text, want string }{
@@ -189,6 +199,8 @@ func TestKustomizationRefuses(t *testing.T) {
 		"by an absolute":     {"resources: [/etc]\n", "/etc leaves the manifests directory"},
 		"file outside":       {"resources: [web.yaml]\nconfigMapGenerator: [{name: a, files: [../a]}]\n", "leaves the manifests directory"},
 		"missing":            {"resources:\n- no.yaml\n", "kustomization.yaml:2: no.yaml does not exist"},
+		"aliases":            {aliases(), "kustomization.yaml:1: has too many aliases of aliases"},
+		"alias of itself":    {"resources: &a [*a, *a]\n", "is nested too deeply"},
 		"itself":             {"resources: [.]\n", "cycle"},
 		"no YAML":            {"resources: [\n", "kustomization.yaml: yaml: line"},
 		"unknown key":        {"resources: [web.yaml]\nnoSuchKey: 1\n", "kustomization.yaml: "},
