@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -144,6 +145,24 @@ func TestChartRefuses(t *testing.T) {
 			var e *manifests.Error
 			require.ErrorAs(t, err, &e)
 		})
+	}
+}
+
+// A chart can keep app-gen busy only so long, and take only so much memory.
+func TestChartIsBounded(t *testing.T) {
+	defer func(d time.Duration, n uint64) { maxTime, maxMemory = d, n }(maxTime, maxMemory)
+	for text, want := range map[string]string{
+		"{{ range until 400 }}{{ range until 200 }}{{ sha256sum (repeat 2000 \"x\") | substr 0 0 }}{{ end }}{{ end }}":       "Chart.yaml: it takes longer than 50ms to render",
+		"{{ $x := repeat 300000000 \"x\" }}{{ range until 200 }}{{ sha256sum (repeat 200000 \"y\") | substr 0 0 }}{{ end }}": "Chart.yaml: it takes more than 128 MiB of memory to render",
+	} {
+		maxTime, maxMemory = time.Hour, 128<<20
+		if strings.Contains(want, "longer") {
+			maxTime, maxMemory = 50*time.Millisecond, 1<<40
+		}
+		_, err := chartOf(t, shopChart(t, "templates/a.yaml", text))
+		require.EqualError(t, err, want)
+		var e *manifests.Error
+		require.ErrorAs(t, err, &e)
 	}
 }
 

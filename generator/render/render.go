@@ -71,15 +71,18 @@ func isTop(name string) bool { return name == chartFile || slices.Contains(kusto
 func IsChart(top string) bool { return top == chartFile }
 
 // Render renders the directory dir, in which Top found from. In messages the directory
-// has the absolute path shown. release is for a chart alone.
+// has the absolute path shown. release is for a chart alone. After the error of what takes
+// too long or too much, rendering goes on behind the caller's back: it ends the process.
 func Render(dir, shown, from string, release Release) (*Rendered, error) {
 	r := &Rendered{From: from}
-	var err error
-	if IsChart(from) {
-		r.Objects, r.Notes, err = renderChart(dir, release)
-	} else {
-		r.Objects, err = kustomize(dir, shown, from)
-	}
+	err := bounded(from, func() (err error) {
+		if IsChart(from) {
+			r.Objects, r.Notes, err = renderChart(dir, release)
+		} else {
+			r.Objects, err = kustomize(dir, shown, from)
+		}
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}
