@@ -129,7 +129,8 @@ uninstall: # remove what install put there; configuration files stay
 # starts one, to watch for an abort: its tests of aborts run with the race detector. The
 # others would run out of the memory that a process for deltas may have.
 GOROUTINE  := ^[[:space:]]*go [a-zA-Z_.]+[(]|[.]Go[(]|errgroup
-ROOMS       = $(shell $(GO) list ./... | sed 's|^[^/]*/[^/]*/[^/]*|.|' | grep -vE '^[.]/cmd(/|$$)')
+PACKAGES    = $(shell $(GO) list ./... | sed 's|^[^/]*/[^/]*/[^/]*|.|')
+ROOMS       = $(filter-out ./cmd ./cmd/%,$(PACKAGES))
 CONCURRENT  = $(filter-out ./modules/deploy,$(filter $(ROOMS),$(patsubst %/,./%,$(sort $(dir $(shell $(GIT) grep -lE '$(GOROUTINE)' -- '*.go' ':!*_test.go'))))))
 SEQUENTIAL  = $(filter-out ./modules/deploy $(CONCURRENT),$(ROOMS))
 
@@ -152,7 +153,7 @@ check: ## gofmt, vet, staticcheck, errcheck, misspell, shellcheck and the short 
 	testdata/test32 -vet=off -short -timeout 10m -run 'GoldenDecode|GoldenVCDIFF' ./delta & \
 	  $(GO) test -vet=off -race -short -timeout 10m -run 'GoldenEncode|Cancel|WaitsLonger|Abort' -skip 'GoldenEncode/(far|bulk-go)$$' ./delta ./modules/deploy; race=$$?; \
 	  wait $$! && exit $$race
-	$(GO) test -vet=off -short -timeout 10m ./modules/deploy ./cmd/... $(SEQUENTIAL)
+	$(GO) test -vet=off -short -timeout 10m $(filter-out $(LATER),./modules/deploy $(filter ./cmd ./cmd/%,$(PACKAGES)) $(SEQUENTIAL))
 # The disk of the power-cut tests and the plots of the documents are modules of their own,
 # to keep their dependencies out of go.mod.
 	@for module in testdata/powercut/disk docs/pictures; do \
@@ -184,6 +185,10 @@ engines: setup # unpack the other Docker engines of the test matrix: 45 s and 65
 OWN_TARGET := ./delta% ./submodules/k8s ./cmd/k8s
 SLOW       := ./submodules/compose ./cmd/mender-app ./submodules/conformance ./submodules/imagestore/docker
 LONGER      = $(addprefix ./,$(sort $(shell $(GIT) grep -lE 'testing[.]Short|^[[]short[]]' -- '*_test.go' '*.txtar' ':!testdata' | sed 's|/testdata/.*||; t; s|/[^/]*$$||')))
+# make test runs all of their tests, so its make check leaves them out: but for
+# modules/deploy, whose kills are a sample in the short tests and otherwise make test-kills.
+WHOLLY      = $(filter $(LONGER),$(SLOW)) $(filter-out $(SLOW) $(OWN_TARGET),$(LONGER))
+LATER      :=
 
 # End-to-end tests choose their stage by their directory below testdata/e2e, whose package
 # comment says what belongs there. Go's test cache does not know the programs that they
@@ -192,8 +197,8 @@ WHOLE := $(GO) test -vet=off -count=1 -timeout 45m
 
 .PHONY: test
 test: setup ## check, then the tests of all packages and what a device does each day, on real parts: 27 min on two cores
-	@testdata/stage 'format, linters and short tests (make check)' 5 $(MAKE) --no-print-directory check
-	@testdata/stage 'long tests of the packages' 12 $(GO) test -vet=off -timeout 40m -p 3 -parallel 4 $(filter $(LONGER),$(SLOW)) $(filter-out $(SLOW) $(OWN_TARGET),$(LONGER))
+	@testdata/stage 'format, linters and short tests (make check)' 5 $(MAKE) --no-print-directory check LATER='$(filter-out ./modules/deploy,$(WHOLLY))'
+	@testdata/stage 'long tests of the packages' 12 $(GO) test -vet=off -timeout 40m -p 3 -parallel 4 $(WHOLLY)
 	@testdata/stage 'a device, with the real client and engine' 9 $(WHOLE) -parallel 4 ./testdata/e2e/daily ./testdata/e2e/components ./testdata/bed ./testdata/bed/mutants ./testdata/peers ./testdata/publicfiles
 
 .PHONY: test-ci test-rest
