@@ -41,19 +41,9 @@ var program = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	d, err := fileDigest(path)
+	d, err := digest.OfFile(path)
 	return d.Hex(), err
 })
-
-func fileDigest(path string) (digest.Digest, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	d, _, err := digest.OfReader(f)
-	return d, err
-}
 
 // deltaHex identifies a delta by everything that its bytes follow from.
 func deltaHex(olds []delta.Image, next delta.Image, o encoder.Options) (string, error) {
@@ -110,7 +100,7 @@ func (r *run) cachedDelta(ctx context.Context, hex string, olds []delta.Image, n
 
 // isOf returns an error unless the report is of the delta at path, which leads to next.
 func (k keptReport) isOf(path string, next delta.Image) error {
-	d, err := fileDigest(path)
+	d, err := digest.OfFile(path)
 	if err == nil && (k.Report == nil || k.Delta != d || len(k.Report.Objects) != len(next.Objects)) {
 		err = errors.New("the report is of another delta")
 	}
@@ -120,7 +110,7 @@ func (k keptReport) isOf(path string, next delta.Image) error {
 // keepDelta puts a delta into the cache.
 func (r *run) keepDelta(hex string, e *encodedDelta) {
 	c := r.cache
-	d, err := fileDigest(e.path)
+	d, err := digest.OfFile(e.path)
 	var b []byte
 	if err == nil {
 		b, err = json.Marshal(keptReport{Report: e.report, Delta: d})

@@ -77,7 +77,7 @@ func (r *run) writeProvenance(w io.Writer, p *plan, out *payload, made digest.Di
 		if path := f.From.Path; path != "" {
 			if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
 				if files[path] == "" {
-					sum, err := fileDigest(path)
+					sum, err := digest.OfFile(path)
 					if err != nil {
 						return err
 					}

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/mender-app/mender-app/artifact"
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/generator/manifests"
 	"github.com/mender-app/mender-app/generator/render"
@@ -39,7 +40,7 @@ func (r *run) packManifests(used *manifests.Found, p *payload) (err error) {
 		return err
 	}
 	p.manifests = f.Name()
-	if p.manifestsFile, err = fileDigest(p.manifests); err != nil {
+	if p.manifestsFile, err = digest.OfFile(p.manifests); err != nil {
 		return err
 	}
 	p.digest, p.sizes.ManifestsPayload, p.sizes.Manifests = size.Digest, size.Payload, size.Files

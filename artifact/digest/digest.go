@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"os"
 	"strings"
 )
 
@@ -50,6 +51,17 @@ func FromSum(sum [sha256.Size]byte) Digest {
 // [sha256.New].
 func OfHash(h hash.Hash) Digest {
 	return FromSum([sha256.Size]byte(h.Sum(nil)))
+}
+
+// OfFile returns the digest of a file.
+func OfFile(path string) (Digest, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	d, _, err := OfReader(f)
+	return d, err
 }
 
 // OfReader reads r to its end and returns the digest and the number of bytes.

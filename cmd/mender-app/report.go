@@ -22,6 +22,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/output"
 	"github.com/mender-app/mender-app/cmd/internal/version"
 	"github.com/mender-app/mender-app/store"
+	"github.com/mender-app/mender-app/submodules"
 )
 
 // The bounds of a report.
@@ -186,28 +187,13 @@ func said(ctx context.Context, program string, args ...string) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.WaitDelay = time.Second
-	var out strings.Builder
-	limited := &limitedWriter{w: &out, left: maxReportPart}
-	cmd.Stdout, cmd.Stderr = limited, limited
+	out := &submodules.Capped{Max: maxReportPart}
+	cmd.Stdout, cmd.Stderr = out, out
+	failure := ""
 	if err := cmd.Run(); err != nil {
-		fmt.Fprintf(&out, "(%s: %v)\n", program, err)
+		failure = fmt.Sprintf("(%s: %v)\n", program, err)
 	}
-	return out.String()
-}
-
-// limitedWriter passes on so many bytes, and discards the rest.
-type limitedWriter struct {
-	w    io.Writer
-	left int
-}
-
-func (l *limitedWriter) Write(p []byte) (int, error) {
-	part := p[:min(len(p), l.left)]
-	l.left -= len(part)
-	if _, err := l.w.Write(part); err != nil {
-		return 0, err
-	}
-	return len(p), nil
+	return string(out.Bytes()) + failure
 }
 
 // readSome reads the beginning of a file.

@@ -10,7 +10,6 @@ import (
 	"fmt"
 	"maps"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -231,7 +230,7 @@ func (o *Options) plan(ctx context.Context, in *Inventory, list, targets []relea
 		p.plan.Budget = &o.Budget
 	}
 	for _, t := range targets {
-		d, err := fileDigest(t.Path)
+		d, err := digest.OfFile(t.Path)
 		if err != nil {
 			return nil, err
 		}
@@ -253,16 +252,6 @@ func (o *Options) plan(ctx context.Context, in *Inventory, list, targets []relea
 		return nil, err
 	}
 	return p.plan, nil
-}
-
-func fileDigest(path string) (digest.Digest, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	d, _, err := digest.OfReader(f)
-	return d, err
 }
 
 // planner makes a plan.

@@ -83,7 +83,7 @@ func (p *Publication) Do(ctx context.Context) (list []Published, err error) {
 		counts[d.Key.Platform]++
 	}
 	for _, t := range p.Plan.Targets {
-		if have, err := fileDigest(t.File); err != nil {
+		if have, err := digest.OfFile(t.File); err != nil {
 			return nil, err
 		} else if have != t.Digest {
 			return nil, &Error{Text: t.File + " is not what it was when the plan was made", Hint: "make the plan again"}
@@ -116,7 +116,7 @@ func contentOf(path string) digest.Digest {
 	if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() {
 		return ""
 	}
-	d, err := fileDigest(path)
+	d, err := digest.OfFile(path)
 	if err != nil {
 		return ""
 	}

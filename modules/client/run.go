@@ -1,7 +1,6 @@
 package client
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/modules"
+	"github.com/mender-app/mender-app/submodules"
 )
 
 // The time-outs of the Mender client.
@@ -57,7 +57,7 @@ func busy(err error) bool {
 type call struct {
 	state  modules.State
 	cmd    *exec.Cmd
-	stdout bytes.Buffer
+	stdout submodules.Capped
 	stderr *lineWriter
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the process has ended
@@ -69,11 +69,11 @@ func (c *Client) start(ctx context.Context, s modules.State) (*call, error) {
 		c.Trace(s)
 	}
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
-	p := &call{state: s, cancel: cancel, done: make(chan struct{}), stderr: &lineWriter{log: c.log}}
+	p := &call{state: s, cancel: cancel, done: make(chan struct{}), stdout: submodules.Capped{Max: 64 << 10}, stderr: &lineWriter{log: c.log}}
 	p.cmd = exec.CommandContext(ctx, c.Module, string(s), c.tree())
 	p.cmd.Dir = c.tree()
 	p.cmd.Env = c.Env
-	p.cmd.Stdout = &capped{&p.stdout, 64 << 10}
+	p.cmd.Stdout = &p.stdout
 	p.cmd.Stderr = p.stderr
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
 	p.cmd.Cancel = func() error { return syscall.Kill(-p.cmd.Process.Pid, syscall.SIGTERM) }
@@ -124,7 +124,7 @@ func (c *Client) ask(ctx context.Context, s modules.State) (string, error) {
 	if p.err != nil {
 		return "", p.err
 	}
-	answer := strings.TrimSuffix(p.stdout.String(), "\n")
+	answer := strings.TrimSuffix(string(p.stdout.Bytes()), "\n")
 	if strings.Contains(answer, "\n") {
 		return "", fmt.Errorf("%s: more than one line of answer", s)
 	}
@@ -333,17 +333,4 @@ func (w *lineWriter) flush() {
 		return
 	}
 	w.log(line)
-}
-
-// capped keeps the first max bytes and drops the rest.
-type capped struct {
-	buf *bytes.Buffer
-	max int
-}
-
-func (c *capped) Write(p []byte) (int, error) {
-	if room := c.max - c.buf.Len(); room > 0 {
-		c.buf.Write(p[:min(room, len(p))])
-	}
-	return len(p), nil
 }

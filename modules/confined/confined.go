@@ -4,7 +4,6 @@
 package confined
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +17,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/sandbox"
 )
 
@@ -50,7 +50,7 @@ func Run(ctx context.Context, p Part) error {
 	runtime.LockOSThread() // the signal comes when the thread that started the process ends
 	defer runtime.UnlockOSThread()
 	cmd.WaitDelay = 5 * time.Second
-	text := &limited{}
+	text := &submodules.Capped{Max: maxErrorText}
 	cmd.Stderr = text
 	err := cmd.Run()
 	if err == nil {
@@ -59,7 +59,7 @@ func Run(ctx context.Context, p Part) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	said := strings.TrimSpace(text.String())
+	said := strings.TrimSpace(string(text.Bytes()))
 	if i := strings.LastIndexByte(said, '\n'); i >= 0 {
 		said = said[i+1:]
 	}
@@ -88,14 +88,4 @@ func Enter(l sandbox.Limits, r sandbox.Rights, stderr io.Writer) {
 // Say writes the error as the last line, for the ExitError.
 func Say(stderr io.Writer, err error) {
 	fmt.Fprintln(stderr, strings.ReplaceAll(err.Error(), "\n", " "))
-}
-
-// limited keeps the first bytes written to it.
-type limited struct{ bytes.Buffer }
-
-func (l *limited) Write(p []byte) (int, error) {
-	if room := maxErrorText - l.Len(); room > 0 {
-		l.Buffer.Write(p[:min(len(p), room)])
-	}
-	return len(p), nil
 }

@@ -2,11 +2,9 @@ package conformance
 
 import (
 	"bytes"
-	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -122,7 +120,7 @@ func (r *Release) read(dir string) error {
 	components := filepath.Join(dir, "components")
 	return files(components, func(name string, _ int64) error {
 		path := filepath.Join(components, name)
-		d, err := fileDigest(path)
+		d, err := digest.OfFile(path)
 		r.Components = append(r.Components, submodules.Component{Type: "binary", URL: name, Digest: d})
 		r.Content[name] = path
 		return err
@@ -147,7 +145,7 @@ func (r *Release) readList(dir string, text []byte) error {
 		}
 		if c.Digest == "" && c.Type != "image" {
 			var err error
-			if c.Digest, err = fileDigest(path); err != nil {
+			if c.Digest, err = digest.OfFile(path); err != nil {
 				return err
 			}
 		}
@@ -179,17 +177,4 @@ func files(dir string, each func(name string, size int64) error) error {
 		}
 		return each(name, fi.Size())
 	})
-}
-
-func fileDigest(path string) (digest.Digest, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
-	}
-	defer f.Close()
-	h := sha256.New()
-	if _, err := io.Copy(h, f); err != nil {
-		return "", err
-	}
-	return digest.OfHash(h), nil
 }

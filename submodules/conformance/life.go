@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/submodules"
 )
 
@@ -153,7 +154,7 @@ func (l *life) whole(r Release) error {
 		if err != nil {
 			return err
 		}
-		d, err := fileDigest(path)
+		d, err := digest.OfFile(path)
 		if err != nil {
 			return fmt.Errorf("SAVE %s: %w", c.URL, err)
 		}

@@ -21,11 +21,15 @@ import (
 	"github.com/mender-app/mender-app/artifact/clip"
 	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/submodules"
 )
 
 // FetchCommand is the hidden command of mender-app that fetches content. The update module
 // has no room for HTTP.
 const FetchCommand = "fetch"
+
+// maxFetchOutput is how many bytes of each output of FetchCommand are kept.
+const maxFetchOutput = 64 << 10
 
 // FetchRequest is what FetchCommand reads from its standard input, as JSON.
 type FetchRequest struct {
@@ -63,13 +67,13 @@ func (f *contentFetcher) Fetch(ctx context.Context, content artifact.Content, so
 	cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	runtime.LockOSThread() // the signal comes when the thread that started the process ends
 	defer runtime.UnlockOSThread()
-	var out, text bytes.Buffer
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), &bounded{&out}, &bounded{&text}
+	out, text := &submodules.Capped{Max: maxFetchOutput}, &submodules.Capped{Max: maxFetchOutput}
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(request), out, text
 	err = cmd.Run()
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
-	lines := strings.Split(strings.TrimSpace(text.String()), "\n")
+	lines := strings.Split(strings.TrimSpace(string(text.Bytes())), "\n")
 	if err != nil {
 		if last := clip.Line(strings.TrimPrefix(lines[len(lines)-1], "error: "), 1024); last != "" {
 			return nil, errors.New(last)
@@ -81,7 +85,7 @@ func (f *contentFetcher) Fetch(ctx context.Context, content artifact.Content, so
 			f.log.Info(line)
 		}
 	}
-	file, err := input.Open(strings.TrimSpace(out.String()))
+	file, err := input.Open(strings.TrimSpace(string(out.Bytes())))
 	if err != nil {
 		return nil, err
 	}
@@ -103,15 +107,6 @@ func compare(ctx context.Context, f *os.File, want artifact.Content) error {
 
 // Drop removes what was fetched.
 func (f *contentFetcher) Drop() error { return os.RemoveAll(f.c.ContentDir()) }
-
-// bounded keeps the first bytes that are written to it.
-type bounded struct{ to *bytes.Buffer }
-
-func (b *bounded) Write(p []byte) (int, error) {
-	const most = 64 << 10
-	b.to.Write(p[:min(len(p), max(0, most-b.to.Len()))])
-	return len(p), nil
-}
 
 // checkMirror refuses what is neither a directory nor a URL to fetch from.
 func checkMirror(m string) error {
