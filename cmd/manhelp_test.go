@@ -168,7 +168,9 @@ func (h *help) write(b *strings.Builder) {
 	b.WriteString("\n")
 	writeText(b, h.about)
 	for _, g := range h.flags {
-		g.writeFlags(b)
+		if g.title == "Flags" { // those of other groups are the program's own
+			g.writeFlags(b)
+		}
 	}
 	for _, g := range h.commands {
 		for _, name := range g.names() {

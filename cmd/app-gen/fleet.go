@@ -22,7 +22,7 @@ func fleetCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "fleet",
 		Short: "prepare a release for a fleet with many older ones",
-		Long: `fleet makes the right delta for each device of a fleet ready before a rollout begins:
+		Long: `fleet prepares the right delta for each device of a fleet before a rollout begins:
 
   plan     counts what the devices have, and plans the deltas that are worth their cost
   run      makes them, in as many processes as there are

@@ -35,7 +35,8 @@ func releasesCommand() *cobra.Command {
 		Short: "list the releases, and the releases that each installs over",
 		Long: `releases lists the releases in places, the newest first, with the releases over which
 devices can install each. PLACE is a directory, an https URL, s3://BUCKET/PREFIX or
-oci:HOST/REPOSITORY, as in --bases-from. A release that installs over anything also installs on a device without the application.
+oci:HOST/REPOSITORY, as in --bases-from. A release that installs over anything also
+installs on a device without the application.
 Without PLACE, the places are bases-from and output-path of app-gen.toml.
 
 It also names damage: an unreadable release, and one that no device without a release can
