@@ -74,6 +74,17 @@ func anchors(t *testing.T, path string) (list []string) {
 	return list
 }
 
+// Code is not indented after a list of dashes: it would become the last item's text.
+func TestCodeIsOutsideOfLists(t *testing.T) {
+	swallowed := regexp.MustCompile(`(?m)^- .*\n(?:  .*\n)*\n(    \S.*)$`)
+	require.Equal(t, "    go test", swallowed.FindStringSubmatch("- one\n- two\n  words\n\n    go test\n")[1])
+	for _, document := range documents(t) {
+		for _, m := range swallowed.FindAllStringSubmatch(readDocument(t, document), -1) {
+			t.Errorf("%s: text or another heading is missing between a list and %q", document, m[1])
+		}
+	}
+}
+
 // Tests that documents name are there.
 func TestDocumentsNameTests(t *testing.T) {
 	for _, document := range documents(t) {
