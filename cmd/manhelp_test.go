@@ -17,7 +17,10 @@ var updateManuals = flag.Bool("update", false, "write what the manual pages have
 
 // manualsFromHelp are the pages with parts that have the words of --help, so that these are
 // written once. A part is between two comments that name it.
-var manualsFromHelp = map[string]string{"mender-app": "mender-app.8", "app-gen": "app-gen.1"}
+var manualsFromHelp = map[string]string{
+	"mender-app": "mender-app.8", "app-gen": "app-gen.1", "app-conformance": "app-conformance.1", "app": "mender-app-module.8",
+	"docker-compose": "mender-app-docker-compose.8", "k8s": "mender-app-k8s.8",
+}
 
 // TestManualsHaveHelp: those parts are what --help says. With -update it writes them.
 func TestManualsHaveHelp(t *testing.T) {
@@ -26,7 +29,12 @@ func TestManualsHaveHelp(t *testing.T) {
 		file := filepath.Join("..", "packaging", "man", page)
 		manual, err := os.ReadFile(file)
 		require.NoError(t, err)
-		root := readHelp(t, built(t, program))
+		var root interface {
+			part(t *testing.T, name string) string
+		} = readTables(t, built(t, program))
+		if program == "mender-app" || program == "app-gen" { // they have commands
+			root = readHelp(t, built(t, program))
+		}
 		found := part.FindAllStringSubmatch(string(manual), -1)
 		require.NotEmpty(t, found, page)
 		now := part.ReplaceAllStringFunc(string(manual), func(s string) string {
@@ -109,6 +117,62 @@ func (g helpGroup) names() (names []string) {
 		}
 	}
 	return names
+}
+
+// tables are the lists of a program without commands, by their titles: what is explained,
+// and the lines that explain it.
+type tables map[string][][]string
+
+func readTables(t *testing.T, binary string) tables {
+	t.Helper()
+	out, err := exec.Command(binary, "--help").Output()
+	require.NoError(t, err)
+	title := regexp.MustCompile(`^([A-Za-z][A-Za-z ]*):$`)
+	row := regexp.MustCompile(`^  (\S.*?)  +(\S.*)$`)
+	all, list := tables{}, ""
+	for line := range strings.Lines(string(out)) {
+		line = strings.TrimRight(line, "\n")
+		if m := title.FindStringSubmatch(line); m != nil {
+			list = strings.ToLower(m[1])
+		} else if m := row.FindStringSubmatch(line); m != nil && list != "" {
+			all[list] = append(all[list], m[1:])
+		} else if rows := all[list]; len(rows) > 0 && strings.HasPrefix(line, "   ") {
+			rows[len(rows)-1] = append(rows[len(rows)-1], strings.TrimSpace(line))
+		} else if line == "" {
+			list = ""
+		}
+	}
+	return all
+}
+
+func (l tables) part(t *testing.T, name string) string {
+	t.Helper()
+	rows, compact := l[name], ""
+	if name == "exit status" {
+		compact = " -compact"
+		if rows == nil {
+			rows = l["exit codes"]
+		}
+	}
+	require.NotEmpty(t, rows, name)
+	var b strings.Builder
+	b.WriteString(".Bl -tag -width Ds" + compact + "\n")
+	for _, row := range rows {
+		word, rest, _ := strings.Cut(row[0], " ")
+		switch name {
+		case "verbs":
+			word = "Cm " + word
+		case "environment":
+			word = "Ev " + word
+		}
+		if b.WriteString(".It " + word); rest != "" {
+			b.WriteString(" Ar " + roff(rest))
+		}
+		b.WriteString("\n")
+		writeText(&b, row[1:])
+	}
+	b.WriteString(".El\n")
+	return b.String()
 }
 
 func (h *help) part(t *testing.T, name string) string {
