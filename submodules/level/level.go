@@ -1,7 +1,8 @@
 // Package level names how much of a device an application may reach. Each sub-module says
 // in its own table what needs which level.
 //
-// It knows names and the setting LEVEL, and nothing of what applications are made of.
+// It knows names, capabilities and the setting LEVEL, and nothing else of what applications
+// are made of.
 package level
 
 import (
@@ -44,6 +45,24 @@ func Parse(name string) (Level, error) {
 		return Level(i), nil
 	}
 	return Confined, fmt.Errorf("%q is none of %s", name, strings.Join(Names(), ", "))
+}
+
+// defaultCapabilities are those that an engine or containerd gives every container (moby,
+// oci/caps/defaults.go; containerd, oci/spec.go).
+var defaultCapabilities = []string{
+	"CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP",
+	"NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE",
+}
+
+// OfCapability is the level that a capability needs, which may begin with CAP_.
+func OfCapability(name string) Level {
+	switch name = strings.TrimPrefix(strings.ToUpper(name), "CAP_"); {
+	case slices.Contains(defaultCapabilities, name):
+		return Confined
+	case name == "NET_ADMIN", name == "NET_BROADCAST":
+		return HostNetwork
+	}
+	return Trusted
 }
 
 // Setting are the words of LEVEL: a level for all applications, and levels of some, such as

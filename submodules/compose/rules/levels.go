@@ -198,22 +198,10 @@ func but(at level.Level, harmless ...string) func(*walker, string, any) {
 	}
 }
 
-// defaultCapabilities are those that an engine gives every container (moby,
-// oci/caps/defaults.go).
-var defaultCapabilities = []string{
-	"CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP",
-	"NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE",
-}
-
 func capabilities(w *walker, key string, v any) {
 	for _, text := range texts(v) {
-		name := strings.TrimPrefix(strings.ToUpper(text), "CAP_")
-		switch {
-		case slices.Contains(defaultCapabilities, name):
-		case name == "NET_ADMIN", name == "NET_BROADCAST":
-			w.need(HostNetwork, "%s: %s", key, text)
-		default:
-			w.need(Trusted, "%s: %s", key, text)
+		if at := level.OfCapability(text); at > Confined {
+			w.need(at, "%s: %s", key, text)
 		}
 	}
 }

@@ -179,20 +179,11 @@ func quantities(w *walker, key string, v any) {
 	}
 }
 
-// defaultCapabilities are those that containerd gives every container (containerd, oci/spec.go).
-var defaultCapabilities = []string{
-	"CHOWN", "DAC_OVERRIDE", "FSETID", "FOWNER", "MKNOD", "NET_RAW", "SETGID", "SETUID", "SETFCAP", "SETPCAP", "NET_BIND_SERVICE", "SYS_CHROOT", "KILL", "AUDIT_WRITE",
-}
-
 func capabilities(w *walker, key string, v any) {
 	for _, e := range list(v) {
 		text, _ := e.(string)
-		switch name := strings.TrimPrefix(strings.ToUpper(text), "CAP_"); {
-		case slices.Contains(defaultCapabilities, name):
-		case name == "NET_ADMIN", name == "NET_BROADCAST":
-			w.need(level.HostNetwork, "%s: %v", key, e)
-		default:
-			w.need(level.Trusted, "%s: %v", key, e)
+		if at := level.OfCapability(text); at > level.Confined {
+			w.need(at, "%s: %v", key, e)
 		}
 	}
 }
