@@ -80,7 +80,7 @@ var rules = []rule{
 		why:   "a build host does not link what changes a device",
 		from:  []string{"generator"},
 		never: []string{"modules", "submodules", "store"},
-		but:   []string{"modules/policy", "submodules/k8s/manifest", "submodules/k8s/marks", "submodules/k8s/reach", "submodules/level", "submodules/compose/programenv", "submodules/compose/rules"},
+		but:   []string{"modules/policy", "submodules/k8s/manifest", "submodules/k8s/marks", "submodules/k8s/reach", "submodules/level", "submodules/compose/rules"},
 	},
 	{
 		why:   "a policy decides and changes nothing",

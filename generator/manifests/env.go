@@ -14,7 +14,6 @@ import (
 	"github.com/compose-spec/compose-go/v2/template"
 	"github.com/compose-spec/compose-go/v2/types"
 
-	"github.com/mender-app/mender-app/submodules/compose/programenv"
 	"github.com/mender-app/mender-app/submodules/compose/rules"
 )
 
@@ -142,7 +141,7 @@ func (c *composer) warnPrograms() {
 	all := maps.Clone(c.used)
 	maps.Copy(all, shipped)
 	for _, name := range slices.Sorted(maps.Keys(all)) {
-		program := programenv.Reader(name)
+		program := rules.VariableReader(name)
 		if program == "" {
 			continue
 		}
@@ -160,7 +159,7 @@ func (c *composer) ship() []Variable {
 	device := c.ownVariables()
 	var list []Variable
 	for _, name := range slices.Sorted(maps.Keys(c.used)) {
-		if slices.Contains(deviceOwn, name) && !slices.Contains(PersonOwn, name) || name == "PWD" && c.used[name] == rules.Here(device) || name == "COMPOSE_PROJECT_NAME" || programenv.Reader(name) != "" {
+		if slices.Contains(deviceOwn, name) && !slices.Contains(PersonOwn, name) || name == "PWD" && c.used[name] == rules.Here(device) || name == "COMPOSE_PROJECT_NAME" || rules.VariableReader(name) != "" {
 			continue
 		}
 		if v, ok := device[name]; !ok || v != c.used[name] {

@@ -18,7 +18,6 @@ import (
 	"github.com/compose-spec/compose-go/v2/types"
 
 	"github.com/mender-app/mender-app/artifact/names"
-	"github.com/mender-app/mender-app/submodules/compose/programenv"
 	"github.com/mender-app/mender-app/submodules/compose/rules"
 )
 
@@ -98,7 +97,7 @@ func (j *judge) names(files []string) (list []string) {
 func (j *judge) load(ctx context.Context, files []string) (*types.Project, error) {
 	env := map[string]string{}
 	maps.Copy(env, j.env)
-	maps.DeleteFunc(env, func(name, _ string) bool { return programenv.Reader(name) != "" })
+	maps.DeleteFunc(env, func(name, _ string) bool { return rules.VariableReader(name) != "" })
 	var profiles []string
 	if p := env["COMPOSE_PROFILES"]; p != "" {
 		profiles = strings.Split(p, ",")

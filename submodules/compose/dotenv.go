@@ -7,7 +7,6 @@ import (
 	"sort"
 	"strings"
 
-	"github.com/mender-app/mender-app/submodules/compose/programenv"
 	"github.com/mender-app/mender-app/submodules/compose/rules"
 )
 
@@ -33,7 +32,7 @@ func writeEnv(env map[string]string, tempDir string) (string, error) {
 		if k == "COMPOSE_FILE" || k == "COMPOSE_PATH_SEPARATOR" {
 			continue // the files are named on the command line
 		}
-		if programenv.Reader(k) == "" {
+		if rules.VariableReader(k) == "" {
 			lines = append(lines, k+"="+quoteEnv(v)+"\n")
 		}
 	}

@@ -1,4 +1,4 @@
-package programenv
+package rules
 
 import (
 	"testing"
@@ -6,12 +6,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestReader(t *testing.T) {
+func TestVariableReader(t *testing.T) {
 	for name, want := range map[string]string{
 		"DOCKER_HOST": "the docker command", "COMPOSE_ENV_FILES": "Docker Compose", "BUILDX_BUILDER": "docker buildx", "GIT_SSH_COMMAND": "git",
 		"DOCKER_INFLUXDB_INIT_USERNAME": "", "DOCKER_VOLUME_STORAGE": "", "COMPOSE_PROFILES": "", "COMPOSE_FILE": "", "PATH": "",
 	} {
-		require.Equal(t, want, Reader(name), name)
+		require.Equal(t, want, VariableReader(name), name)
 	}
 	all := map[string]bool{}
 	for _, names := range programs {

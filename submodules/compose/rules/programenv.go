@@ -1,11 +1,9 @@
-// Package programenv names the environment variables that Docker's programs read for
-// themselves. docker-compose takes them from no .env of a release, and app-gen says so. The
-// package must not know where variables come from.
-package programenv
+package rules
 
 import "slices"
 
-// programs are the names, by who reads them. Compose puts all of a .env into its own
+// programs are the environment variables that Docker's programs read for themselves, by who
+// reads them. docker-compose takes them from no .env of a release, and app-gen says so: Compose puts all of a .env into its own
 // environment, from where it and the plugins that it starts take them: they could use
 // another engine, fetch files from elsewhere, or run programs.
 //
@@ -57,8 +55,8 @@ var programs = map[string][]string{
 	},
 }
 
-// Reader returns the program that reads a variable for itself; "" if none does.
-func Reader(name string) string {
+// VariableReader returns the program that reads a variable for itself; "" if none does.
+func VariableReader(name string) string {
 	for program, names := range programs {
 		if slices.Contains(names, name) {
 			return program
