@@ -44,7 +44,7 @@ func TestSharesAddUp(t *testing.T) {
 }
 
 // leastShare is the share below which a class has no row of its own, in percent.
-const leastShare = 2
+const leastShare = 5
 
 // TestShares prints what the deltas of the corpus pairs are made of, as a Markdown
 // table:
