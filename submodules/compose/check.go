@@ -13,7 +13,6 @@ import (
 	"github.com/docker/docker/api/types/container"
 	dimage "github.com/docker/docker/api/types/image"
 
-	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
@@ -96,11 +95,7 @@ func (s *session) imageOf(ctx context.Context, service, ref string) (string, err
 	if err := imagestore.CheckName(ref); err != nil {
 		return "", submodules.Mark(err, submodules.ErrContent)
 	}
-	bare, _ := submodules.SplitURL(ref)
-	for _, comp := range s.req.Components {
-		if comp.Type != "image" || comp.Digest == "" || comp.URL != ref && !image.SameRef(comp.URL, bare) {
-			continue
-		}
+	if comp, ok := s.component(ref); ok {
 		id, err := imagestore.ParseIdentity(comp)
 		if err != nil {
 			return "", err

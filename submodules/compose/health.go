@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -384,6 +385,7 @@ type sight struct {
 	containers []container.InspectResponse // sorted by name
 	services   model                       // of its manifests; empty if they cannot be read
 	stopped    []string                    // IDs of those that ended with 0 and should run
+	other      map[string]string           // what is wrong with the images of containers, by ID
 }
 
 // look inspects all the application's containers, and reads its manifests.
@@ -405,6 +407,10 @@ func (s *session) look(ctx context.Context) (sight, error) {
 	}
 	if v.containers, err = s.inspect(ctx, list); err != nil {
 		return v, err
+	}
+	v.other = map[string]string{}
+	for _, c := range v.containers {
+		v.other[c.ID] = s.otherImage(ctx, v.services, c)
 	}
 	return v, s.findStopped(ctx, &v, dir)
 }
@@ -462,7 +468,7 @@ func (v sight) judge(verdict verdict, c container.InspectResponse) string {
 	if slices.Contains(v.stopped, c.ID) {
 		return "ended with code 0 before the engine was started, and may not have been done"
 	}
-	return verdict(c, v.services.mayEnd(serviceOf(c)))
+	return cmp.Or(verdict(c, v.services.mayEnd(serviceOf(c))), v.other[c.ID])
 }
 
 // has reports whether a service has a container.

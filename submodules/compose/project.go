@@ -62,6 +62,7 @@ type service struct {
 	rules.Service
 	ContainerName string                `json:"container_name"`
 	Ipc           string                `json:"ipc"`
+	Restart       string                `json:"restart"`
 	VolumesFrom   []string              `json:"volumes_from"`
 	Labels        map[string]string     `json:"labels"`
 	Configs       []source              `json:"configs"`

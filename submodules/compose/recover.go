@@ -1,6 +1,7 @@
 package compose
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -539,7 +540,7 @@ func (s *session) incomplete(ctx context.Context, pl *plan, succeeded bool) (ser
 		}
 		lost := inv.lost(c)
 		if lost == "" && succeeded && c.State.Running {
-			lost = pl.disconnected(svc, c)
+			lost = cmp.Or(pl.disconnected(svc, c), s.otherImage(ctx, pl.model, c))
 		}
 		if lost != "" {
 			s.req.Logf("container %s cannot stay: %s", strings.TrimPrefix(c.Name, "/"), lost)

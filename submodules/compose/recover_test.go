@@ -152,6 +152,11 @@ var whatIsLost = map[string]func(b *bench){
 		b.byHand("-p", b.app, "down")
 		b.byHand("-p", "x"+b.app, "up", "-d")
 	},
+	"another image": func(b *bench) { b.fromAnother("web"); b.fromAnother("side") },
+	"no restart policy": func(b *bench) {
+		b.docker("update", "--restart", "no", b.one("web").ID)
+		b.docker("update", "--restart", "on-failure:3", b.one("side").ID)
+	},
 	"down and up by hand": func(b *bench) { b.byHand("-p", b.app, "down"); b.byHand("-p", b.app, "up", "-d") },
 }
 
@@ -186,6 +191,34 @@ func (b *bench) remake(service string) {
 	b.docker("rm", "-f", "-v", c.ID)
 	_, err = b.cli.ContainerCreate(b.Context(), c.Config, &container.HostConfig{}, nil, nil, strings.TrimPrefix(c.Name, "/"))
 	require.NoError(b, err)
+}
+
+// fromAnother makes a service's container again from an image that somebody made of it, with
+// the labels of Compose.
+func (b *bench) fromAnother(service string) {
+	b.Helper()
+	c, err := b.cli.ContainerInspect(b.Context(), b.one(service).ID)
+	require.NoError(b, err)
+	called := strings.TrimPrefix(c.Name, "/")
+	ref := "mender-app-test-committed:" + b.app
+	made, err := b.cli.ContainerCommit(b.Context(), c.ID, container.CommitOptions{Reference: ref})
+	require.NoError(b, err)
+	b.Cleanup(func() {
+		_, _ = b.cli.ImageRemove(context.Background(), made.ID, dimage.RemoveOptions{Force: true})
+	})
+	b.docker("rm", "-f", c.ID)
+	c.Config.Image = ref
+	net := map[string]*network.EndpointSettings{}
+	for name := range c.NetworkSettings.Networks {
+		net[name] = &network.EndpointSettings{}
+	}
+	if api := b.cli.ClientVersion(); len(net) > 1 && api < "1.44" { // one network at a time
+		net = map[string]*network.EndpointSettings{b.app + "_default": {}}
+		defer func() { b.docker("network", "connect", b.app+"_back", called) }()
+	}
+	again, err := b.cli.ContainerCreate(b.Context(), c.Config, c.HostConfig, &network.NetworkingConfig{EndpointsConfig: net}, nil, called)
+	require.NoError(b, err)
+	require.NoError(b, b.cli.ContainerStart(b.Context(), again.ID, container.StartOptions{}))
 }
 
 func (b *bench) inVolume(file string) string {
@@ -224,6 +257,9 @@ func (b *bench) runs(version string) {
 		if service == "web" {
 			require.Equal(b, []string{"need", "/data/here", version}, []string(c.Config.Cmd))
 		}
+		if service != "peer" {
+			require.Equal(b, "always", string(c.HostConfig.RestartPolicy.Name))
+		}
 		if service == "peer" {
 			require.Equal(b, "container:"+b.one("side").ID, string(c.HostConfig.NetworkMode))
 		}
@@ -259,10 +295,19 @@ func TestPutsRightWhatIsLost(t *testing.T) {
 			side, unnamed := b.one("side").ID, b.unnamed()
 
 			lose(b)
+			if name == "another image" {
+				// peer has lost the network of side, but runs.
+				for what, ask := range map[string]func(context.Context, submodules.Request) (bool, error){"HEALTHY": b.mod.Healthy, "ALIVE": b.mod.Alive} {
+					ok, err := ask(t.Context(), req)
+					require.NoError(t, err)
+					require.False(t, ok, what)
+				}
+				require.Contains(t, b.log.String(), "-side-1 runs another image than the release's "+v1.URL)
+			}
 			b.release("2", nil)
 			require.NoError(t, b.mod.Rollout(t.Context(), req), "an update")
 			b.runs("two")
-			if name == "nothing" || name == "paused" || name == "renamed" || strings.HasPrefix(name, "tags") || name == "stopped" || name == "killed" {
+			if name == "nothing" || name == "paused" || name == "renamed" || strings.HasPrefix(name, "tags") || name == "stopped" || name == "killed" || name == "no restart policy" {
 				require.Equal(t, side, b.one("side").ID, "it need not be made again")
 			}
 			if strings.Contains(name, "network") {

@@ -474,6 +474,9 @@ func (s *session) bringUp(ctx context.Context, pl *plan, before map[string]bygon
 	if err := s.moveIn(ctx, pl); err != nil {
 		return err
 	}
+	if err := s.resetPolicies(ctx, pl.project); err != nil {
+		return err
+	}
 	if err := s.verify(ctx, pl); err != nil {
 		if !s.back {
 			return err

@@ -30,7 +30,8 @@ type Service struct {
 	PullPolicy string          `json:"pull_policy"`
 	Scale      *int            `json:"scale"`
 	Deploy     *struct {
-		Replicas *int `json:"replicas"`
+		Replicas      *int            `json:"replicas"`
+		RestartPolicy json.RawMessage `json:"restart_policy"`
 	} `json:"deploy"`
 	Provider    json.RawMessage `json:"provider"`
 	Models      json.RawMessage `json:"models"`
