@@ -283,6 +283,9 @@ var (
 // is of no use.
 func (s *session) freeNames(ctx context.Context, pl *plan, said string) error {
 	cli := s.engine.Client()
+	if err := s.giveNamesBack(ctx, pl); err != nil {
+		return err
+	}
 	if s.mustStart {
 		if err := s.freeContainerNames(ctx, pl, said); err != nil {
 			return err
@@ -481,6 +484,59 @@ func (s *session) freeContainerNames(ctx context.Context, pl *plan, said string)
 	return nil
 }
 
+// giveNamesBack renames those of the project's containers that have the name of another of its
+// services, to which somebody or an older release gave it: Compose would fail to make that
+// service's container.
+func (s *session) giveNamesBack(ctx context.Context, pl *plan) error {
+	all, err := s.containers(ctx, "")
+	if err != nil {
+		return err
+	}
+	needed, used := map[string]string{}, map[string]bool{} // services by names, and all names
+	for svc, m := range pl.model.Services {
+		for _, n := range m.containerNames(pl.name, svc) {
+			needed[n] = svc
+		}
+	}
+	for _, c := range all {
+		used[name(c)] = true
+	}
+	rename := func(c container.Summary, to string) error {
+		if err := s.engine.Client().ContainerRename(ctx, c.ID, to); err != nil && !docker.IsNotFound(err) {
+			return fmt.Errorf("rename container %s to %s: %w", name(c), to, err)
+		}
+		return nil
+	}
+	var renamed []container.Summary
+	for _, c := range s.ofProject(pl.project, all) {
+		called, svc := name(c), c.Labels[labelService]
+		of, ok := needed[called]
+		if _, ours := pl.model.Services[svc]; !ok || !ours || of == svc {
+			continue
+		}
+		s.req.Logf("container %s of service %s gets another name: this one is that of service %s", called, svc, of)
+		if err := rename(c, fmt.Sprintf("%.12s_%s", c.ID, called)); err != nil { // as Compose calls those that it replaces
+			return err
+		}
+		delete(used, called)
+		renamed = append(renamed, c)
+	}
+	for _, c := range renamed {
+		svc := c.Labels[labelService]
+		for _, n := range pl.model.Services[svc].containerNames(pl.name, svc) {
+			if used[n] {
+				continue
+			}
+			if err := rename(c, n); err != nil {
+				return err
+			}
+			used[n] = true
+			break
+		}
+	}
+	return nil
+}
+
 // containerNames are the names that Compose gives to the containers of a service.
 func (s service) containerNames(project, service string) (names []string) {
 	if s.ContainerName != "" {
@@ -532,6 +588,7 @@ func (s *session) incomplete(ctx context.Context, pl *plan, succeeded bool) (ser
 	if err != nil {
 		return nil, err
 	}
+	podman := s.engine.Podman(ctx) // reports connections in its own way
 	for _, c := range full {
 		name := serviceOf(c)
 		svc, ok := pl.model.Services[name]
@@ -540,7 +597,7 @@ func (s *session) incomplete(ctx context.Context, pl *plan, succeeded bool) (ser
 		}
 		lost := inv.lost(c)
 		if lost == "" && succeeded && c.State.Running {
-			lost = cmp.Or(pl.disconnected(svc, c), s.otherImage(ctx, pl.model, c))
+			lost = cmp.Or(pl.disconnected(name, c, podman), s.otherImage(ctx, pl.model, c))
 		}
 		if lost != "" {
 			s.req.Logf("container %s cannot stay: %s", strings.TrimPrefix(c.Name, "/"), lost)
@@ -550,15 +607,34 @@ func (s *session) incomplete(ctx context.Context, pl *plan, succeeded bool) (ser
 	return services, nil
 }
 
-// disconnected says which network of a service its container is not connected to; "" for
-// none.
-func (pl *plan) disconnected(svc service, c container.InspectResponse) string {
+// disconnected says which connection of a service its container does not have as the release
+// says it; "" for none.
+func (pl *plan) disconnected(service string, c container.InspectResponse, podman bool) string {
 	if c.HostConfig == nil || c.NetworkSettings == nil || !c.HostConfig.NetworkMode.IsUserDefined() {
 		return ""
 	}
-	for key := range svc.Networks {
-		if n := pl.model.Networks[key].Name; n != "" && c.NetworkSettings.Networks[n] == nil {
+	for key, said := range pl.model.Services[service].Networks {
+		n := pl.model.Networks[key].Name
+		if n == "" {
+			continue
+		}
+		ep := c.NetworkSettings.Networks[n]
+		if ep == nil {
 			return "somebody disconnected it from the network " + n
+		}
+		if podman {
+			continue
+		}
+		// docker network connect gives it neither the names nor the address.
+		options, _ := said.(map[string]any)
+		names, _ := options["aliases"].([]any)
+		for _, name := range append([]any{service}, names...) {
+			if !slices.Contains(ep.Aliases, fmt.Sprint(name)) {
+				return fmt.Sprintf("somebody connected it to the network %s, where it has no longer the name %v", n, name)
+			}
+		}
+		if address, ok := options["ipv4_address"].(string); ok && (ep.IPAMConfig == nil || ep.IPAMConfig.IPv4Address != address) {
+			return fmt.Sprintf("somebody connected it to the network %s, where it has no longer the address %s", n, address)
 		}
 	}
 	return ""

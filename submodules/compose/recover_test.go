@@ -157,6 +157,31 @@ var whatIsLost = map[string]func(b *bench){
 		b.docker("update", "--restart", "no", b.one("web").ID)
 		b.docker("update", "--restart", "on-failure:3", b.one("side").ID)
 	},
+	"names changed for each other": func(b *bench) {
+		web, side := b.one("web"), b.one("side")
+		b.docker("rename", web.ID, b.app+"-elsewhere")
+		b.docker("rename", side.ID, name(web))
+		b.docker("rename", web.ID, name(side))
+	},
+	"connected again to its network": func(b *bench) {
+		for _, n := range []string{"default", "back"} {
+			b.docker("network", "disconnect", b.app+"_"+n, b.one("side").ID)
+			b.docker("network", "connect", b.app+"_"+n, b.one("side").ID)
+		}
+	},
+	"more of it": func(b *bench) { b.byHand("-p", b.app, "up", "-d", "--scale", "web=2") },
+	"the engine's helpers killed": func(b *bench) {
+		for _, service := range []string{"web", "side"} {
+			out, err := exec.Command("pkill", "-9", "-f", "containerd-shim.* "+b.one(service).ID).CombinedOutput()
+			require.NoError(b, err, "%s", out)
+		}
+	},
+	"a volume made by hand": func(b *bench) {
+		b.each("rm", "-f")
+		b.docker("volume", "rm", b.app+"_data")
+		b.docker("volume", "create", b.app+"_data")
+		b.put("here")
+	},
 	"down and up by hand": func(b *bench) { b.byHand("-p", b.app, "down"); b.byHand("-p", b.app, "up", "-d") },
 }
 
@@ -253,6 +278,7 @@ func (b *bench) runs(version string) {
 			require.NotNil(b, ep, "%s on %s", service, n)
 			require.Equal(b, nets[project+"_"+n], ep.NetworkID)
 			require.NotEmpty(b, ep.EndpointID)
+			require.Contains(b, ep.Aliases, service)
 		}
 		if service == "web" {
 			require.Equal(b, []string{"need", "/data/here", version}, []string(c.Config.Cmd))
