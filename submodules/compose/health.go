@@ -63,6 +63,9 @@ func judge(c container.InspectResponse, mayEnd bool, restarts, allowed int) (con
 			}
 			return failed, "exited with code 0 but should keep running: it has a health check or publishes ports"
 		}
+		if st.Error != "" { // its exit code is that of the time before
+			return failed, "could not be started: " + st.Error
+		}
 		if st.OOMKilled {
 			return failed, "ran out of memory and was killed"
 		}

@@ -379,14 +379,17 @@ func (s *session) networks(ctx context.Context, f filters.KeyValuePair) ([]netwo
 	return nets, nil
 }
 
-// checkNames refuses a project if somebody else's container or network has a name that it
-// needs. START and ROLLBACK free the names of containers, because no other release could
+// checkNames refuses a project if somebody else's container or network has a name or a port
+// that it needs. START and ROLLBACK free the names of containers, because no other release could
 // run instead.
 func (s *session) checkNames(ctx context.Context, pl *plan) error {
 	if !s.mustStart {
 		for _, taken := range s.takenNames(pl, pl.everything) {
 			called := name(taken.by)
 			return fmt.Errorf("service %s needs the name %s, which a container has that is not this application's: remove it (docker rm --force %s) or give it another name (docker rename %s NAME)", taken.service, called, called, called)
+		}
+		if err := s.checkPorts(pl); err != nil {
+			return err
 		}
 	}
 	taken, err := s.takenNetworks(ctx, pl)

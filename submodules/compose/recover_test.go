@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -393,6 +394,20 @@ func TestNameOfOthers(t *testing.T) {
 			require.ErrorContains(t, b.mod.Rollout(t.Context(), req), "docker rename "+b.app+"-side-1 NAME")
 			kept(id, b.app+"-side-1")
 			require.Equal(t, web, b.one("web").ID)
+			if kind == "running" {
+				port := strconv.Itoa(10000 + rand.IntN(20000))
+				b.docker("run", "-d", "--name", b.app+"-thief", "-p", port+":1", "person:"+b.app)
+				text := strings.Replace(files("three")["compose.yaml"], "three]", "three], ports: [\""+port+":1\"]", 1)
+				b.release("3", map[string]string{"compose.yaml": text})
+				b.docker("rename", b.app+"-side-1", b.app+"-aside")
+				refused := "service web needs the port " + port + "/tcp, which the container " + b.app + "-thief has"
+				require.ErrorContains(t, b.mod.Rollout(t.Context(), req), refused)
+				_, err := b.mod.Check(t.Context(), req)
+				require.ErrorContains(t, err, refused)
+				require.Equal(t, web, b.one("web").ID)
+				b.docker("rm", "-f", b.app+"-thief")
+				b.docker("rename", b.app+"-aside", b.app+"-side-1")
+			}
 			b.release("1", nil)
 			require.NoError(t, b.mod.Rollback(t.Context(), submodules.RollbackRequest{Request: req}))
 			kept(id, b.app+"-side-1-other")

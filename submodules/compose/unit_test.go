@@ -52,6 +52,10 @@ func TestJudge(t *testing.T) {
 	require.Contains(t, text, "exited with code 0 but should keep running")
 	got, _ = judge(state("restarting", 7, "always", ""), true, 0, 2)
 	require.Equal(t, pending, got, "a restart that is forgiven")
+	unstarted := state("exited", 137, "always", "")
+	unstarted.State.Error = "port is already allocated"
+	_, text = judge(unstarted, false, 0, 0)
+	require.Equal(t, "could not be started: port is already allocated", text)
 	flapping := state("running", 0, "always", "")
 	flapping.RestartCount = 3
 	got, _ = judge(flapping, true, 0, 0)
