@@ -226,7 +226,7 @@ func (s *session) pin(ctx context.Context, pl *plan) error {
 		}
 		img, err := s.engine.Find(ctx, s.req.App, id, comp.URL)
 		if errors.Is(err, submodules.ErrNotFound) {
-			return submodules.Mark(fmt.Errorf("image %s (config %s) is not there; load it first", comp.URL, comp.Digest), submodules.ErrNotFound)
+			return submodules.Mark(fmt.Errorf("image %s (config %s) is not there: install an artifact that contains it, or LOAD it", comp.URL, comp.Digest), submodules.ErrNotFound)
 		}
 		if err != nil {
 			return err

@@ -295,7 +295,7 @@ func TestRefused(t *testing.T) {
 		req := submodules.Request{App: b.app, Dir: b.release("good", nil), Components: []submodules.Component{v9}}
 		err := b.mod.Rollout(t.Context(), req)
 		require.ErrorIs(t, err, submodules.ErrNotFound)
-		require.ErrorContains(t, err, "is not there; load it first")
+		require.ErrorContains(t, err, "is not there: install an artifact that contains it")
 		require.Equal(t, web.ID, b.one("web").ID)
 	})
 }

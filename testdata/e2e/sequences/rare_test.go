@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
+	"regexp"
 	"slices"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 const (
 	otherFile = `printf 'services:\n  web: {image: "shop/stock:1", ports: ["8080:8080"]}\n  more: {image: "shop/stock:1"}\n' >/tmp/other.yaml; docker compose -p shop -f /tmp/other.yaml up -d --pull never`
 	inside    = "docker rm -f shop-web-1 shop-stock-1; docker network rm shop_default; docker network create --internal --label com.docker.compose.project=shop --label com.docker.compose.network=default shop_default"
+	forged    = `labels=$(docker inspect -f '{{range $k, $v := .Config.Labels}}--label={{$k}}={{$v}} {{end}}' shop-stock-1); docker commit shop-stock-1 forged:1; docker rm -f shop-stock-1; docker run -d --name shop-stock-1 --network shop_default --network-alias stock -p 8081:8080 -v shop_counts:/var/shop $labels forged:1`
 	stranger  = "docker run -d --name stranger --network shop_default shop/stock:1"
 )
 
@@ -37,6 +39,13 @@ var rare = map[string][]string{
 	"everything":                     {"docker rm -f $(docker ps -aq)", "docker network prune -f", "docker volume prune -f"},
 	"no policy, and a kill":          {"docker update --restart no shop-web-1", "docker kill shop-web-1"},
 	"fewer of it":                    {byHand + "up -d --pull never --scale web=0"},
+	"half made":                      {byHand + "rm -sf stock", byHand + "create --pull never stock"},
+	"names for each other":           {"docker rename shop-web-1 between", "docker rename shop-stock-1 shop-web-1", "docker rename between shop-stock-1"},
+	"connected again":                {"docker network disconnect shop_default shop-web-1", "docker network connect shop_default shop-web-1"},
+	"another image with the labels":  {forged},
+	"every name of an image":         {"docker rmi -f $(docker images --format '{{.Repository}}:{{.Tag}}' | grep -v :$(docker inspect -f '{{.Image}}' shop-web-1 | cut -d: -f2))"},
+	"a bridge":                       {"docker stop -t 1 shop-web-1 shop-stock-1", "ip link delete br-$(docker network ls --no-trunc -q -f name=shop_default | cut -c1-12)"},
+	"a prune of everything":          {"docker system prune -af --volumes"},
 	"a run beside it":                {byHand + "run -d --no-deps web"},
 }
 
@@ -47,17 +56,24 @@ const cleanup = `for c in $(docker ps -aq); do
 done
 docker rm -f shop-more-1 $(docker ps -aq --filter label=com.docker.compose.oneoff=True); docker network rm elsewhere; true`
 
+// ends are how the client ends a deployment.
+var ends = []string{"commit", "rollback"}
+
 // What people do to the engine once in a while ends as the sequences do. MENDER_APP_SEQUENCES
-// is how many of them are tried, in each of the states in turn, and MENDER_APP_RARE the only
-// one by its name, in all states.
+// is how many of all combinations with a state and an end are tried, and MENDER_APP_RARE an
+// expression for the names of those that are tried in each state with each end.
 func TestRareSequences(t *testing.T) {
 	count, seed, only := number("MENDER_APP_SEQUENCES", 5), number("MENDER_APP_SEED", time.Now().UnixNano()%1e6), os.Getenv("MENDER_APP_RARE")
+	chosen, err := regexp.Compile("^(" + only + ")$")
+	require.NoError(t, err)
 	t.Logf("MENDER_APP_SEED=%d MENDER_APP_SEQUENCES=%d", seed, count)
 	names := slices.Sorted(maps.Keys(rare))
-	var tries []int // which of the names, and in which of the states
-	for _, i := range rand.New(rand.NewPCG(uint64(seed), 0)).Perm(len(names) * len(states)) {
-		if name := names[i/len(states)]; name == only || only == "" && int64(len(tries)) < count {
-			tries = append(tries, i)
+	type try struct{ what, state, end string }
+	var tries []try
+	for _, i := range rand.New(rand.NewPCG(uint64(seed), 0)).Perm(len(names) * len(states) * len(ends)) {
+		name := names[i/len(ends)/len(states)]
+		if chosen.MatchString(name) || only == "" && int64(len(tries)) < count {
+			tries = append(tries, try{name, states[i/len(ends)%len(states)], ends[i%len(ends)]})
 		}
 	}
 	d := e2e.DeviceAsShipped(t)
@@ -69,9 +85,9 @@ func TestRareSequences(t *testing.T) {
 	e2e.Mender(t, d, "install", files["1"])
 	e2e.Mender(t, d, "commit")
 	runs, resumes := "1", 0
-	for n, i := range tries {
-		what, state := names[i/len(states)], states[i%len(states)]
-		s := sequence{state, rare[what], []string{"commit", "rollback"}[n%2]}
+	for _, try := range tries {
+		what, state := try.what, try.state
+		s := sequence{state, rare[what], try.end}
 		began := time.Now()
 		runs = s.play(t, d, files, runs, fmt.Sprintf("MENDER_APP_SEED=%d, %s: from release %s, %s", seed, what, runs, s), &resumes)
 		require.Contains(t, d.MustRun(t, "curl", "-sf", "--retry", "20", "--retry-all-errors", "--retry-delay", "1", e2e.WebURL), "web "+runs, "%s, %s", what, state)

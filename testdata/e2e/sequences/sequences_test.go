@@ -96,7 +96,7 @@ func draw(seed, n int64) (s sequence) {
 	for range 1 + r.IntN(longest) {
 		s.commands = append(s.commands, commands[r.IntN(len(commands))])
 	}
-	s.end = []string{"commit", "rollback"}[r.IntN(2)]
+	s.end = ends[r.IntN(len(ends))]
 	return s
 }
 
