@@ -19,6 +19,7 @@ const (
 	otherFile = `printf 'services:\n  web: {image: "shop/stock:1", ports: ["8080:8080"]}\n  more: {image: "shop/stock:1"}\n' >/tmp/other.yaml; docker compose -p shop -f /tmp/other.yaml up -d --pull never`
 	inside    = "docker rm -f shop-web-1 shop-stock-1; docker network rm shop_default; docker network create --internal --label com.docker.compose.project=shop --label com.docker.compose.network=default shop_default"
 	forged    = `labels=$(docker inspect -f '{{range $k, $v := .Config.Labels}}--label={{$k}}={{$v}} {{end}}' shop-stock-1); docker commit shop-stock-1 forged:1; docker rm -f shop-stock-1; docker run -d --name shop-stock-1 --network shop_default --network-alias stock -p 8081:8080 -v shop_counts:/var/shop $labels forged:1`
+	pruned    = "a prune of everything"
 	stranger  = "docker run -d --name stranger --network shop_default shop/stock:1"
 )
 
@@ -43,9 +44,9 @@ var rare = map[string][]string{
 	"names for each other":           {"docker rename shop-web-1 between", "docker rename shop-stock-1 shop-web-1", "docker rename between shop-stock-1"},
 	"connected again":                {"docker network disconnect shop_default shop-web-1", "docker network connect shop_default shop-web-1"},
 	"another image with the labels":  {forged},
-	"every name of an image":         {"docker rmi -f $(docker images --format '{{.Repository}}:{{.Tag}}' | grep -v :$(docker inspect -f '{{.Image}}' shop-web-1 | cut -d: -f2))"},
+	"every name of an image":         {`docker ps -q | xargs docker inspect -f '{{.Image}}' | sort -u | xargs docker image inspect -f '{{join .RepoTags "\n"}}' | xargs docker rmi -f`},
 	"a bridge":                       {"docker stop -t 1 shop-web-1 shop-stock-1", "ip link delete br-$(docker network ls --no-trunc -q -f name=shop_default | cut -c1-12)"},
-	"a prune of everything":          {"docker system prune -af --volumes"},
+	pruned:                           {"docker system prune -af --volumes"},
 	"a run beside it":                {byHand + "run -d --no-deps web"},
 }
 
@@ -72,8 +73,12 @@ func TestRareSequences(t *testing.T) {
 	var tries []try
 	for _, i := range rand.New(rand.NewPCG(uint64(seed), 0)).Perm(len(names) * len(states) * len(ends)) {
 		name := names[i/len(ends)/len(states)]
-		if chosen.MatchString(name) || only == "" && int64(len(tries)) < count {
-			tries = append(tries, try{name, states[i/len(ends)%len(states)], ends[i%len(ends)]})
+		state, end := states[i/len(ends)%len(states)], ends[i%len(ends)]
+		if name == pruned && state == states[2] && end == "rollback" {
+			continue // nobody can go back: the images of the release before are gone
+		}
+		if only != "" && chosen.MatchString(name) || only == "" && int64(len(tries)) < count {
+			tries = append(tries, try{name, state, end})
 		}
 	}
 	d := e2e.DeviceAsShipped(t)
