@@ -23,7 +23,35 @@ const (
 	stranger  = "docker run -d --name stranger --network shop_default shop/stock:1"
 )
 
-// rare is what a person does once, in each state of a deployment.
+// rare is what a person does once, in each state of a deployment. The tests of what an engine
+// loses and people do share the work; L is submodules/compose.TestPutsRightWhatIsLost, E
+// slow.TestEachLossInEachWay, S TestSequences and R TestRareSequences:
+//
+//	what                                  update,    resume,    before, in ROLLOUT,
+//	                                      rollback,  reconcile  before the commit, and
+//	                                      START                 commit or rollback
+//	network gone                          L E        E          S
+//	  of another kind, made by hand       L                     R
+//	  disconnected, connected again       L                     S R
+//	container gone                        L E        E          S R
+//	  half made                           L E        E          R
+//	  paused, stopped, killed             L E (1)    E (1)      S
+//	  renamed, names changed              L                     R
+//	  its name is somebody else's         L (2)                 R
+//	  from another image, policy changed  L                     R
+//	  more of it, fewer of it             L                     R
+//	tags gone or moved                    L E        E          S
+//	  every name of an image              E          E          R
+//	volume gone                           E          E          S R
+//	mounted files gone                    L E        E
+//	bridges gone                          E          E          R
+//	firewall's rules gone                 E          E
+//	data root without containers          E          E
+//	project renamed, other files          L E        E          R (3)
+//	connection without a container        E          E
+//	everything pruned                                           R
+//
+// (1) E has paused ones alone. (2) TestNameOfOthers. (3) Other files alone.
 var rare = map[string][]string{
 	"another file":                   {otherFile},
 	"another file without orphans":   {otherFile + " --remove-orphans"},
