@@ -13,7 +13,8 @@ import (
 const maxFiles = 20_000
 
 // CheckTree walks what is shipped of a directory. It refuses links that lead out of it,
-// devices, sockets and pipes. It follows no link.
+// devices, sockets and pipes; of what Select has chosen also links to nothing. It reads nothing
+// that a link leads to.
 func CheckTree(dir string, ignore *Ignore) error {
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -45,6 +46,12 @@ func CheckTree(dir string, ignore *Ignore) error {
 			}
 			if leaves(path, target) {
 				return refuse(path, "link to "+target+" leaves the manifests directory", "put a copy of the file there")
+			}
+			if ignore == nil || ignore.only == nil {
+				return nil // it may not be needed
+			}
+			if _, err := root.Stat(path); errors.Is(err, fs.ErrNotExist) {
+				return refuse(path, "link to "+target+" leads to nothing", "make what it names, remove the link, or name the link in "+IgnoreFile)
 			}
 			return nil
 		}

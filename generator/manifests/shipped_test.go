@@ -39,6 +39,17 @@ func TestCheckTree(t *testing.T) {
 		require.ErrorContains(t, CheckTree(dir, nil), want)
 		require.NoError(t, os.Remove(link))
 	}
+	require.NoError(t, os.Symlink("none", filepath.Join(dir, ".env")))
+	require.NoError(t, CheckTree(dir, nil))
+	for needs, want := range map[string]string{".env": ".env: link to none leads to nothing", ".": ".env: link to none leads to nothing", "a": ""} {
+		only, err := (*Ignore)(nil).Select(dir, []string{needs})
+		require.NoError(t, err)
+		if err = CheckTree(dir, only); want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+	}
 	require.ErrorContains(t, CheckTree(filepath.Join(dir, "b"), nil), "is a file")
 	require.ErrorContains(t, CheckTree(filepath.Join(dir, "none"), nil), "no such file")
 }
