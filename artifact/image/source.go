@@ -84,7 +84,7 @@ func unpacked(f *os.File) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	size, err := io.Copy(tmp, io.LimitReader(z, maxArchive+1))
+	size, err := io.Copy(scratch.Sparing(tmp), io.LimitReader(z, maxArchive+1))
 	if err == nil && size > maxArchive {
 		err = fmt.Errorf("%w: it unpacks to more than %d bytes", ErrTooLarge, int64(maxArchive))
 	}

@@ -20,12 +20,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/artifact/output"
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/generator/requests"
 )
 
@@ -186,17 +185,8 @@ func download(ctx context.Context, p Place, name, path string, moved, tell func(
 			os.Remove(path)
 		}
 	}()
-	// A place says no size that could be trusted, and others use the disk too.
-	var disk unix.Statfs_t
-	if err := unix.Fstatfs(int(f.Fd()), &disk); err != nil {
-		return err
-	}
-	room := int64(disk.Bavail) * int64(disk.Bsize) / 16 * 15
 	sum := metered.Sum(tell)
-	n, err := io.Copy(f, io.LimitReader(metered.Reader(ctx, body, func(n int64) { moved(n); sum(n) }), room+1))
-	if err == nil && n > room {
-		err = &fs.PathError{Op: "download to", Path: path, Err: unix.ENOSPC}
-	}
+	_, err = io.Copy(scratch.Sparing(f), metered.Reader(ctx, body, func(n int64) { moved(n); sum(n) }))
 	return err
 }
 

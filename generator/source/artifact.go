@@ -15,6 +15,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/mender"
 	"github.com/mender-app/mender-app/artifact/metered"
+	"github.com/mender-app/mender-app/artifact/scratch"
 	"github.com/mender-app/mender-app/generator/write"
 )
 
@@ -233,7 +234,7 @@ func (o *Opener) keep(r io.Reader) (string, error) {
 	if err != nil {
 		return "", &write.Error{Err: err}
 	}
-	_, err = io.Copy(disk{f}, r)
+	_, err = io.Copy(onDisk(f), r)
 	if cerr := f.Close(); err == nil && cerr != nil {
 		err = &write.Error{Err: cerr}
 	}
@@ -241,18 +242,15 @@ func (o *Opener) keep(r io.Reader) (string, error) {
 }
 
 // disk is a file whose errors can be distinguished from read errors.
-type disk struct{ *os.File }
+type disk struct{ to io.Writer }
+
+// onDisk writes a file of a source, which does not say how much will come of it.
+func onDisk(f *os.File) io.Writer { return disk{scratch.Sparing(f)} }
 
 func (d disk) Write(p []byte) (int, error) {
-	n, err := d.File.Write(p)
+	n, err := d.to.Write(p)
 	if err != nil {
 		return n, &write.Error{Err: err}
 	}
 	return n, nil
-}
-
-// ReadFrom keeps io.Copy from using the file's own ReadFrom, which does not
-// distinguish the errors either.
-func (d disk) ReadFrom(r io.Reader) (int64, error) {
-	return io.Copy(struct{ io.Writer }{d}, r)
 }

@@ -131,7 +131,7 @@ func (lr *LayerReader) one(ctx context.Context, from image.Layer) (l Layer, err 
 			}
 		}()
 		l.path = file.Name()
-		out = append(out, file)
+		out = append(out, onDisk(file))
 	}
 	var z *gzip.Writer
 	switch {

@@ -425,7 +425,7 @@ func (o *Opener) tryBlob(ctx context.Context, b v1.Layer, digest image.Digest, s
 	if err != nil {
 		return "", &write.Error{Err: err}
 	}
-	_, err = io.Copy(disk{f}, metered.Reader(ctx, r, step))
+	_, err = io.Copy(onDisk(f), metered.Reader(ctx, r, step))
 	if cerr := f.Close(); err == nil && cerr != nil {
 		err = &write.Error{Err: cerr}
 	}
