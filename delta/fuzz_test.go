@@ -145,6 +145,12 @@ func FuzzApart(f *testing.F) {
 	fuzzBody(f, imageOf("old", delta.Tar, old), imageOf("new", delta.Tar, new), encoder.Options{NoUnwind: true})
 }
 
+// FuzzShown does the same where new bytes in bulk follow old ones.
+func FuzzShown(f *testing.F) {
+	old, new := contents(f, shownDir)
+	fuzzBody(f, imageOf("old", delta.Tar, old), imageOf("new", delta.Tar, new), shownOptions)
+}
+
 // FuzzPacked does the same where zstd compresses an object.
 func FuzzPacked(f *testing.F) {
 	old, new := contents(f, "elf-arm64")

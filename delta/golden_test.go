@@ -68,6 +68,7 @@ var goldens = []golden{
 	{name: "packed", in: bulkDir, kind: delta.Tar, options: encoder.Options{NoUnwind: true, ByteCost: 1}, features: []string{"zstd1"}},
 	{name: "unwind", in: unwindDir, kind: delta.Tar, options: encoder.Options{NoApart: true}, features: []string{"unwind1"}},
 	{name: "apart", in: apartDir, kind: delta.Tar, options: encoder.Options{NoUnwind: true}, features: []string{"elf2"}},
+	{name: "shown", in: shownDir, kind: delta.Tar, options: shownOptions, features: []string{"elf2", "elf3"}},
 	{name: "large", in: largeDir, kind: delta.Blob, slow: true},
 }
 
@@ -94,6 +95,8 @@ func contents(t testing.TB, dir string) (old, new []byte) {
 		return unwindContents(t)
 	case apartDir:
 		return apartContents(t)
+	case shownDir:
+		return shownContents(t)
 	case largeDir:
 		return largeContents()
 	}
@@ -269,7 +272,6 @@ type bufferSink struct{ bytes.Buffer }
 func (*bufferSink) Commit() error { return nil }
 func (*bufferSink) Abort(error)   {}
 
-// The encoder still makes these very bytes.
 // apartDir is none either: the libraries for arm and arm64, with addresses whose parts stand
 // apart.
 const apartDir = "apart"
@@ -280,6 +282,25 @@ func apartContents(t testing.TB) (old, new []byte) {
 	return makeTar(append(filesOf(t, old), filesOf(t, old64)...)...), makeTar(append(filesOf(t, new), filesOf(t, new64)...)...)
 }
 
+// shownDir is none either: these libraries and one for amd64. With shownOptions, all of their
+// new bytes are in bulk.
+const shownDir = "shown"
+
+var shownOptions = encoder.Options{NoUnwind: true, Thrift: 4}
+
+func shownContents(t testing.TB) (old, new []byte) {
+	old, new = apartContents(t)
+	oldX86, newX86 := contents(t, "elf-amd64")
+	renamed := func(files []tarFile) []tarFile {
+		for i := range files {
+			files[i].name = "amd64/" + files[i].name
+		}
+		return files
+	}
+	return makeTar(append(filesOf(t, old), renamed(filesOf(t, oldX86))...)...), makeTar(append(filesOf(t, new), renamed(filesOf(t, newX86))...)...)
+}
+
+// The encoder still makes these very bytes.
 func TestGoldenEncode(t *testing.T) {
 	for _, g := range goldens {
 		t.Run(g.name, func(t *testing.T) {
@@ -304,6 +325,7 @@ var featureGoldens = map[string]string{
 	delta.FeatureSums:    "sums",
 	delta.FeaturePacked:  "packed",
 	delta.FeatureApart:   "apart",
+	delta.FeatureShow:    "shown",
 }
 
 // goldenSums are the SHA-256 of all golden deltas, in the order of their names. They

@@ -84,10 +84,11 @@ const (
 	FeatureSums    = "lz2"
 	FeaturePacked  = "zstd1"
 	FeatureApart   = "elf2"
+	FeatureShow    = "elf3"
 )
 
 // Features are all features that a decoder of this version may know.
-var Features = []string{FeatureELF, FeatureLZ, FeatureDeflate, FeatureGo, FeatureFar, FeatureUnwind, FeatureSums, FeaturePacked, FeatureApart}
+var Features = []string{FeatureELF, FeatureLZ, FeatureDeflate, FeatureGo, FeatureFar, FeatureUnwind, FeatureSums, FeaturePacked, FeatureApart, FeatureShow}
 
 // Limits of the head.
 const (

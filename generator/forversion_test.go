@@ -76,11 +76,13 @@ func TestForVersionDeltas(t *testing.T) {
 	require.NoError(t, err)
 	noise := make([]byte, 500_000) // which models make no smaller than zstd
 	rand.New(rand.NewSource(1)).Read(noise)
+	code := make([]byte, 500_000) // so much of it is new that it is coded in bulk
+	rand.New(rand.NewSource(2)).Read(code)
 	s := newShop(t)
-	base := gentest.Image(t, "linux/amd64", gentest.Files{"program": armProgram(noise[:20_000])})
+	base := gentest.Image(t, "linux/amd64", gentest.Files{"program": armProgram(code[:260_000])})
 	gentest.DockerArchive(t, s.archive("doc:0"), map[string]v1.Image{"shop/doc:0": base})
 	img := gentest.Image(t, "linux/amd64", gentest.Files{"doc.gz": packed.String(), "large": strings.Repeat("0", 5<<20), "bash": string(bash),
-		"program": armProgram(append([]byte("new code"), noise[:20_000]...))}, gentest.Files{"noise": string(noise)})
+		"program": armProgram(append([]byte("new code"), code...))}, gentest.Files{"noise": string(noise)})
 	gentest.DockerArchive(t, s.archive("doc:1"), map[string]v1.Image{"shop/doc:1": img})
 	for forVersion, want := range map[string][]string{
 		"":                          delta.Features,

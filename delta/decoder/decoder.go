@@ -115,6 +115,9 @@ func (d *Decoder) Apply(ctx context.Context, old delta.Old, temp string, sink fu
 	if slices.Contains(d.header.Features, delta.FeatureApart) {
 		c.Apart()
 	}
+	if slices.Contains(d.header.Features, delta.FeatureShow) {
+		c.Show()
+	}
 	for _, o := range d.header.Objects {
 		if o.Encoding == delta.Omitted {
 			continue

@@ -419,6 +419,23 @@ func (p *Predictor) Instructions(off int64) int {
 	return p.Unit(off)
 }
 
+// Code returns what the code at an old offset is; ok is false if there is none.
+func (p *Predictor) Code(off int64) (kind PartKind, ok bool) {
+	s, _ := p.o.section(uint64(off))
+	if s == nil || s.class != classCode && s.class != classPlt {
+		return 0, false
+	}
+	switch {
+	case p.o.machine == machineArm64:
+		return CodeA64, true
+	case p.o.machine == machineX86:
+		return CodeX86, true
+	case p.mode == A32:
+		return CodeA32, true
+	}
+	return CodeThumb, true
+}
+
 // MaxField is the length of the longest field.
 const MaxField = 2 * (idLen - 1)
 

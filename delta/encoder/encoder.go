@@ -12,6 +12,7 @@ import (
 
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/delta/decoder"
+	"github.com/mender-app/mender-app/delta/elf"
 	"github.com/mender-app/mender-app/delta/internal/codec"
 	"github.com/mender-app/mender-app/delta/internal/script"
 	"github.com/mender-app/mender-app/delta/tarstore"
@@ -48,6 +49,8 @@ type Options struct {
 	NoUnwind bool
 	// NoApart makes a delta that does not predict addresses whose parts stand apart in code.
 	NoApart bool
+	// NoShow makes a delta whose new bytes in bulk are coded without old ones.
+	NoShow bool
 	// Sums makes a delta whose literals in bulk take about half the time to decode, and have
 	// 0.7 % more bytes.
 	Sums bool
@@ -240,10 +243,11 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 		}
 		*i = used[*i] - 1
 	}
-	streams, byGo, unwind, apart := false, false, false, false
+	streams, byGo, unwind, apart, show := false, false, false, false, false
 	uses := func(c *script.Content) bool {
 		unwind = unwind || c.Unwind != nil
 		apart = apart || c.Apart
+		show = show || c.Show && c.Bulk && c.Mode != elf.Off
 		for i := range c.Streams {
 			streams = true
 			byGo = byGo || c.Streams[i].Variant.IsGo()
@@ -304,6 +308,9 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	if apart {
 		h.Features = append(h.Features, delta.FeatureApart)
 	}
+	if show {
+		h.Features = append(h.Features, delta.FeatureShow)
+	}
 	head, err := delta.AppendHeader(nil, h)
 	if err != nil {
 		return nil, err
@@ -320,6 +327,9 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	}
 	if apart {
 		c.Apart()
+	}
+	if show {
+		c.Show()
 	}
 	if e.opt.Shares != nil {
 		c.Shares(e.opt.Shares)

@@ -248,6 +248,9 @@ func bulk(plans []*objectPlan) (size int64, ofTar bool) {
 				n += t.plan.Uncompressed(t.Size)
 			case t.plan.Op.Changes() && t.plan.Bulk:
 				n += t.plan.Uncovered(t.Size)
+				if t.plan.Show {
+					n += codec.Shown(t.plan.Matches, t.Size, t.plan.OldSize)
+				}
 			default:
 				continue
 			}

@@ -41,6 +41,8 @@ type changeCoder struct {
 	f        delta.File
 	known    *elf.Unwind // of the new file, or nil
 	inBulk   bool
+	shows    bool             // old bytes are shown before new ones in bulk
+	part     branch.Converter // of the new bytes in bulk
 	old, new [Chunk]byte
 	last     []byte // some of the bytes before
 	pred     [maxSpan + elf.MaxField]byte
@@ -136,6 +138,11 @@ func (c *changeCoder) uncovered(pos, end, before, behind int64) error {
 		c.literals.model(nil, b, before)
 	}
 	c.literals.begin(unit)
+	if c.inBulk && c.shows {
+		if err := c.show(pos, end, before, behind); err != nil {
+			return err
+		}
+	}
 	if !c.inBulk {
 		c.literals.see(c.last, pos-int64(len(c.last)))
 	}
@@ -151,7 +158,7 @@ func (c *changeCoder) uncovered(pos, end, before, behind int64) error {
 			}
 		}
 		if c.inBulk {
-			if err := c.bulkBytes(b, &branch.Converter{}, 0); err != nil {
+			if err := c.bulkBytes(b, &c.part, pos); err != nil {
 				return err
 			}
 		} else {

@@ -75,6 +75,10 @@ func (c *Codec) KnowUnwind() { c.contents.literals.unwind.on = true }
 // do. It is called before the first object.
 func (c *Codec) Apart() { c.contents.changes.elf.apart = true }
 
+// Show makes the codec show old bytes before new ones in bulk, as deltas with that feature do.
+// It is called before the first object.
+func (c *Codec) Show() { c.contents.changes.shows = true }
+
 // Encode writes one object as it is planned.
 func (c *Codec) Encode(info delta.ObjectInfo, plan *script.Object) error {
 	c.out.begin(nil, info.Size)
@@ -192,6 +196,9 @@ func Cost(ctx context.Context, bulk BulkWriter, old delta.Old, bases []delta.Bas
 	if plan.Apart {
 		c.Apart()
 	}
+	if plan.Show {
+		c.Show()
+	}
 	c.out.begin(nil, place.Size)
 	if err := c.run.boundary(); err != nil {
 		return 0, err
@@ -209,6 +216,7 @@ func Cost(ctx context.Context, bulk BulkWriter, old delta.Old, bases []delta.Bas
 type noBulk struct{}
 
 func (noBulk) Align()                 {}
+func (noBulk) Show([]byte, uint32)    {}
 func (noBulk) Add([]byte, uint32)     {}
 func (noBulk) Len() int               { return 0 }
 func (noBulk) Literals() (_, _ int64) { return 0, 0 }

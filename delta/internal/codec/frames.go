@@ -48,6 +48,7 @@ const (
 // not link.
 type BulkWriter interface {
 	Align()
+	Show(b []byte, phase uint32)
 	Add(b []byte, class uint32)
 	Len() int
 	Literals() (mixed, summed int64) // coded so far, outside of matches
@@ -186,4 +187,19 @@ func (f *frames) bulkFile() {
 	} else {
 		f.lz.Align()
 	}
+}
+
+// show puts bytes before the next ones of the bulk part that need not be coded, at a place
+// that is phase modulo 4: matches may lie in them.
+func (f *frames) show(b []byte, phase int64) error {
+	if f.Encoding {
+		f.bulkPlain += int64(len(b))
+		f.bulk.Show(b, uint32(phase))
+		return nil
+	}
+	err := f.lz.Show(b, uint32(phase))
+	if err != nil && !errors.Is(err, lz.ErrFile) {
+		err = delta.FormatErrorf("literals: %v", err)
+	}
+	return err
 }

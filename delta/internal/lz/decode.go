@@ -49,10 +49,7 @@ func (d *Decoder) reach() uint32 {
 // Begin starts a part: bytes that the encoder flushed at once. The memory is
 // allocated when the first part is begun.
 func (d *Decoder) Begin(src io.Reader) error {
-	if d.model == nil {
-		d.model, d.window = new(Model), new([Window]byte)
-		d.model.Init(d.sums)
-	}
+	d.init()
 	d.src, d.r, d.end, d.last, d.past = src, reader{}, 0, false, 0
 	r, err := d.fill(d.r)
 	if err != nil {
@@ -60,6 +57,38 @@ func (d *Decoder) Begin(src io.Reader) error {
 	}
 	d.r = reader{rng: 1<<32 - 1, code: binary.BigEndian.Uint32(d.in[:]), at: r.at + 4}
 	return nil
+}
+
+// init allocates the memory.
+func (d *Decoder) init() {
+	if d.model == nil {
+		d.model, d.window = new(Model), new([Window]byte)
+		d.model.Init(d.sums)
+	}
+}
+
+// Show puts bytes into the window that are not coded, at a place that is phase modulo 4.
+// They are at most MaxPiece.
+func (d *Decoder) Show(b []byte, phase uint32) error {
+	d.init()
+	d.zeros((phase - d.model.Pos) & 3)
+	n := copy(d.window[d.model.Pos&(Window-1):], b)
+	copy(d.window[:], b[n:])
+	d.model.Pos += uint32(len(b))
+	d.have = min(d.have+uint32(len(b)), d.reach())
+	if d.far != nil {
+		return d.far.save(d.window, d.model.Pos)
+	}
+	return nil
+}
+
+// zeros puts n zeros into the window.
+func (d *Decoder) zeros(n uint32) {
+	for range n {
+		d.window[d.model.Pos&(Window-1)] = 0
+		d.model.Pos++
+	}
+	d.have = min(d.have+n, d.reach())
 }
 
 // fill reads more input if a symbol could need it. Zeros follow its end.
@@ -95,12 +124,7 @@ func (d *Decoder) Align() {
 	if d.model == nil {
 		return
 	}
-	n := -d.model.Pos & (Alignment - 1)
-	for range n {
-		d.window[d.model.Pos&(Window-1)] = 0
-		d.model.Pos++
-	}
-	d.have = min(d.have+n, d.reach())
+	d.zeros(-d.model.Pos & (Alignment - 1))
 }
 
 // Read fills b with the next piece. Its bytes are of the class, and at most MaxPiece.

@@ -215,6 +215,59 @@ func TestSums(t *testing.T) {
 
 // A part that is cut short is refused, or gives other bytes. It never gives more than
 // was asked for, and it never takes long.
+// Bytes that are shown are not coded, and those that follow are matched with them, at the
+// place modulo 4 that is asked for; also where the window begins again, and in the file.
+func TestShow(t *testing.T) {
+	for name, shows := range map[string]int{"few": 40, "many": 1500} {
+		t.Run(name, func(t *testing.T) {
+			if shows > 1000 && testing.Short() {
+				t.Skip("it takes a second")
+			}
+			const size, most = 3001, 5 << 20
+			old := func(i int) []byte { return noise(int64(i), size) }
+			// Every new piece is what was shown last, and the fourth one also what was
+			// shown first, with other bytes in it.
+			piece := func(i int) []byte {
+				b := old(i)[10:2900]
+				if i%4 == 3 {
+					b = old(i - 3)[10:2900]
+				}
+				b[1000]++
+				return b
+			}
+			e := parse.New(parse.Quick, lz.FarWindow, most)
+			for i := range shows {
+				e.Show(old(i), uint32(i))
+				if i%100 == 3 || i == shows-1 {
+					e.Show(nil, uint32(i))
+					e.Add(piece(i), 3)
+				}
+			}
+			coded := bytes.Clone(e.Flush())
+			require.Less(t, len(coded), shows/100*40+80)
+			var d lz.Decoder
+			f := &memFile{}
+			d.Extend(func() (lz.File, error) { return f, nil }, lz.FileSize(most))
+			begun := false
+			for i := range shows {
+				require.NoError(t, d.Show(old(i), uint32(i)))
+				if i%100 != 3 && i != shows-1 {
+					continue
+				}
+				if !begun {
+					require.NoError(t, d.Begin(bytes.NewReader(coded)))
+					begun = true
+				}
+				got := make([]byte, len(piece(i)))
+				require.NoError(t, d.Show(nil, uint32(i)))
+				require.NoError(t, d.Read(got, 3))
+				require.Equal(t, piece(i), got, i)
+			}
+			require.Equal(t, shows > 1000, len(f.b) > 0)
+		})
+	}
+}
+
 func TestCutShort(t *testing.T) {
 	files := []file{{b: prose(1, 20_000)}}
 	p := encode(files, atEnd)[0]

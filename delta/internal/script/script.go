@@ -55,6 +55,8 @@ type Content struct {
 	Streams []Stream // deflate streams whose uncompressed bytes are coded
 	// Apart says that the old file has code in which addresses may have parts that stand apart.
 	Apart bool
+	// Show says that old bytes are shown before new ones in bulk.
+	Show bool
 	// Unwind is what is known about the unwind tables, or nil. UnwindFrom has for each of its
 	// rows that of the old file, plus one; 0 if there is none.
 	Unwind     *elf.Unwind

@@ -38,7 +38,7 @@ func (a *ahead) start(e *Encoder) {
 	pieces := e.pieces
 	go func() {
 		for _, p := range pieces {
-			f.at += p.zeros
+			f.at += p.shown
 			if p.length == 0 {
 				continue
 			}

@@ -32,7 +32,7 @@ type Encoder struct {
 type piece struct {
 	length int
 	class  uint32
-	zeros  int // that lie before it
+	shown  int // bytes before it that are not coded
 }
 
 // An Effort is how much is tried for each byte.
@@ -75,10 +75,19 @@ func (e *Encoder) Add(b []byte, class uint32) {
 
 // Align says that a file begins.
 func (e *Encoder) Align() {
-	n := int(-e.next & (lz.Alignment - 1))
-	e.bytes = append(e.bytes, make([]byte, n)...)
-	e.next += uint32(n)
-	e.pieces = append(e.pieces, piece{zeros: n})
+	e.show(make([]byte, -e.next&(lz.Alignment-1)))
+}
+
+// Show adds bytes that are not coded, at a place that is phase modulo 4: the decoder has them.
+func (e *Encoder) Show(b []byte, phase uint32) {
+	e.show(make([]byte, (phase-e.next)&3))
+	e.show(b)
+}
+
+func (e *Encoder) show(b []byte) {
+	e.bytes = append(e.bytes, b...)
+	e.next += uint32(len(b))
+	e.pieces = append(e.pieces, piece{shown: len(b)})
 }
 
 // Len returns how many bytes were added since the last Flush.
@@ -111,8 +120,8 @@ func (e *Encoder) Flush() []byte {
 	e.coder.begin()
 	e.ahead.start(e)
 	for _, p := range e.pieces {
-		e.coded += p.zeros
-		e.model.Pos += uint32(p.zeros)
+		e.coded += p.shown
+		e.model.Pos += uint32(p.shown)
 		if p.length > 0 {
 			e.piece(p.length, p.class)
 		}
