@@ -72,9 +72,9 @@ func (e *encoder) betterNew(t *target, change script.Content) (bool, error) {
 // files of Go.
 const smallELF = 64 << 10
 
-// largeELF is the size from which on masked copies are taken as they are if they cover nearly
-// all of a file: to align it once more takes half of the time. In libvips, of 18 MiB, plain
-// copies gave half as many bytes again.
+// largeELF is the size from which masked copies of a program for arm or arm64 are taken
+// without a trial if they cover nearly all of it: to align it once more takes half of the
+// time. In libvips, of 18 MiB, plain copies gave half as many bytes again.
 const largeELF = 16 << 20
 
 // bigSort is the size of an old file from which the garbage collector runs before
@@ -122,7 +122,7 @@ func (e *encoder) tryFile(t *target, h *object, f *oldFile, only bool, best *cho
 	if err != nil {
 		return err
 	}
-	isGo := false
+	isGo, sure := false, false // sure: masked copies are better
 	if isELF {
 		try.Unwind = t.unwind
 		old = e.oldUnwind(t, f)
@@ -139,8 +139,9 @@ func (e *encoder) tryFile(t *target, h *object, f *oldFile, only bool, best *cho
 		if err := along(try.Mode); err != nil {
 			return err
 		}
+		sure = isGo || t.Size < smallELF || apart && t.Size >= largeELF && len(options) > 0 && options[0].Uncovered(t.Size) < t.Size/plainShare
 	}
-	if len(options) == 0 || !isGo && t.Size >= smallELF && !(t.Size >= largeELF && options[0].Uncovered(t.Size) < t.Size/plainShare) {
+	if len(options) == 0 || !sure {
 		if err := along(elf.Off); err != nil {
 			return err
 		}
