@@ -262,7 +262,7 @@ func (r *run) prepareManifests(ctx context.Context) (*manifests.Found, error) {
 
 // collectImages finds the images and their bases.
 func (r *run) collectImages(ctx context.Context, used *manifests.Found) (images []foundImage, err error) {
-	r.opener = &source.Opener{Platform: r.Application.Platform, TempDir: r.temp, Config: r.Build.Sources, Cache: r.cache}
+	r.opener = &source.Opener{Platform: r.Application.Platform, Several: r.Application.Several, TempDir: r.temp, Config: r.Build.Sources, Cache: r.cache}
 	r.opener.Progress = func(what string, done, total int64) { r.tell("fetch", what, done, total) }
 	r.opener.Attestations = r.Build.SBOM != ""
 	if err := r.olderContent(ctx); err != nil {

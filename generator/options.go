@@ -49,6 +49,7 @@ type Application struct {
 	Reboot       bool   // ask for a restart of the machine before the commit
 	Orchestrator string
 	Platform     image.Platform
+	Several      bool // the same images are for artifacts of other platforms too
 	ManifestsDir string
 	Env          map[string]string // of the metadata; empty values are left out
 	Compose      manifests.ComposeOptions

@@ -14,6 +14,7 @@ import (
 // layout (tar or directory) or a hybrid; the tar may be compressed as a whole.
 type Archive struct {
 	src    source
+	onHost bool // the platform may be missing in configs
 	images []*Image
 }
 
@@ -21,12 +22,14 @@ type Archive struct {
 // which it verifies against their digests; layers are opened on demand. A tar
 // that is compressed as a whole is unpacked to an unlinked file in
 // os.TempDir. The caller closes the Archive after the last layer is read.
-func OpenArchive(path string) (*Archive, error) {
+func OpenArchive(path string) (*Archive, error) { return openArchive(path, false) }
+
+func openArchive(path string, onHost bool) (*Archive, error) {
 	src, err := openSource(path)
 	if err != nil {
 		return nil, fmt.Errorf("image archive %s: %w", path, err)
 	}
-	a := &Archive{src: src}
+	a := &Archive{src: src, onHost: onHost}
 	if err := a.load(); err != nil {
 		src.Close()
 		return nil, fmt.Errorf("image archive %s: %w", path, err)
@@ -60,10 +63,10 @@ func (a *Archive) SelectTag(tag string, want Platform) (*Image, error) {
 		if tag != "" && !img.tagged(tag) {
 			continue
 		}
-		have = append(have, img.Platform)
+		have = append(have, img.Platform.Or(want))
 		fit := ExactFit
 		if want != (Platform{}) {
-			fit = want.Match(img.Platform)
+			fit = want.Suit(img.Platform)
 		}
 		if fit > best {
 			best, fits = fit, nil
@@ -112,7 +115,7 @@ func (a *Archive) names() string {
 
 // load finds the images in manifest.json and those only in the index.
 func (a *Archive) load() error {
-	rv := resolver{load: a.small}
+	rv := resolver{load: a.small, onHost: a.onHost}
 	docker, err := rv.docker()
 	if err != nil && !(errors.Is(err, ErrMissing) && docker == nil && a.missing(nameManifest)) {
 		return err
@@ -124,9 +127,9 @@ func (a *Archive) load() error {
 	if docker == nil && a.missing(nameIndex) {
 		return fmt.Errorf("%w: neither manifest.json nor index.json in it", ErrFormat)
 	}
-	known := make(map[Digest]*Image)
+	known := make(map[identity]*Image)
 	for _, r := range append(docker, oci...) {
-		if img, ok := known[r.ConfigDigest]; ok {
+		if img, ok := known[r.identity()]; ok {
 			for _, tag := range r.Tags {
 				if !img.tagged(tag) && strings.Contains(tag, ":") {
 					img.Tags = append(img.Tags, tag)
@@ -141,7 +144,7 @@ func (a *Archive) load() error {
 				return fmt.Errorf("layer %s: %w", img.Layers[i].DiffID, err)
 			}
 		}
-		known[img.ConfigDigest] = &img
+		known[r.identity()] = &img
 		a.images = append(a.images, &img)
 	}
 	return nil

@@ -39,7 +39,7 @@ type Image struct {
 	ConfigDigest Digest
 	Config       []byte   // the config as it is in its blob, byte for byte
 	DiffIDs      []Digest // of the layers, the base first
-	Platform     Platform // normalised, from the config
+	Platform     Platform // normalised, from the config; see also OpenOnHost
 	Tags         []string // its names in the archive, as written there
 	refs         []string // what it may be chosen by too: org.opencontainers.image.ref.name, beside containerd's name
 	// Manifests are the digests by which an engine with containerd's image store knows
@@ -83,6 +83,18 @@ type Config struct {
 // ParseConfig reads an image's config. It checks that there is a platform, and
 // that there are at most MaxLayers diffIDs, which are well formed.
 func ParseConfig(b []byte) (*Config, error) {
+	c, err := parseConfig(b)
+	if err != nil {
+		return nil, err
+	}
+	if !c.Platform().Complete() {
+		return nil, ErrNoPlatform
+	}
+	return c, nil
+}
+
+// parseConfig is ParseConfig for a config that may lack the platform, or a part of it.
+func parseConfig(b []byte) (*Config, error) {
 	if len(b) > MaxConfig {
 		return nil, fmt.Errorf("%w: an image config of %d bytes", ErrTooLarge, len(b))
 	}
@@ -101,10 +113,7 @@ func ParseConfig(b []byte) (*Config, error) {
 			return nil, fmt.Errorf("%w: image config: diffID: %w", ErrFormat, err)
 		}
 	}
-	if c.OS == "" || c.Architecture == "" {
-		return nil, ErrNoPlatform
-	}
-	if _, err := ParsePlatform(c.Platform().String()); err != nil {
+	if err := c.Platform().check(); err != nil {
 		return nil, fmt.Errorf("%w: image config: %w", ErrFormat, err)
 	}
 	return &c, nil
@@ -122,11 +131,15 @@ func New(config []byte, layers []Layer, tags ...string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newImage(config, c, c.Platform(), layers, tags)
+}
+
+func newImage(config []byte, c *Config, p Platform, layers []Layer, tags []string) (*Image, error) {
 	img := &Image{
 		ConfigDigest: digest.Of(config),
 		Config:       config,
 		DiffIDs:      c.RootFS.DiffIDs,
-		Platform:     c.Platform(),
+		Platform:     p,
 		Tags:         tags,
 		Layers:       append([]Layer(nil), layers...),
 	}

@@ -1,6 +1,7 @@
 package image
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -117,11 +118,25 @@ func (p Platform) String() string {
 	if p.OS == "" && p.Arch == "" {
 		return "unknown"
 	}
-	s := p.OS + "/" + p.Arch
+	s := cmp.Or(p.OS, "unknown") + "/" + cmp.Or(p.Arch, "unknown")
 	if p.Variant != "" {
 		s += "/" + p.Variant
 	}
 	return s
+}
+
+// Complete reports whether p names an os and an architecture.
+func (p Platform) Complete() bool { return p.OS != "" && p.Arch != "" }
+
+// Or takes from q what p does not name. A variant belongs to its architecture.
+func (p Platform) Or(q Platform) Platform {
+	if p.OS == "" {
+		p.OS = q.OS
+	}
+	if p.Arch == "" {
+		p.Arch, p.Variant = q.Arch, q.Variant
+	}
+	return p.Normalize()
 }
 
 // Fit says how well an image's platform suits a wanted one.
@@ -134,6 +149,8 @@ const (
 	// Every value between NoFit and ExactFit is a fall-back: it runs, but was
 	// built for an older variant, and the caller says so in a warning.
 	ExactFit Fit = 100
+	// supposedFit is less than that of any variant.
+	supposedFit Fit = 1
 )
 
 // Fallback reports whether the image runs on the machine and was built for an older
@@ -158,6 +175,16 @@ func (p Platform) Match(have Platform) Fit {
 		return NoFit
 	}
 	return ExactFit - Fit(want-got)
+}
+
+// Suit is Match for images that may not say their platform: what have does not name is
+// supposed to be p's. Any image that says its platform and matches suits better.
+func (p Platform) Suit(have Platform) Fit {
+	fit := p.Match(have.Or(p))
+	if fit > NoFit && !have.Complete() {
+		return supposedFit
+	}
+	return fit
 }
 
 // level orders the variants of the architectures whose older variants run on

@@ -27,6 +27,15 @@ type resolved struct {
 	members []string
 }
 
+// identity tells the images of an archive apart. Images whose config has no platform may
+// be listed for several.
+type identity struct {
+	config   Digest
+	platform Platform
+}
+
+func (r *resolved) identity() identity { return identity{r.ConfigDigest, r.Platform} }
+
 // resolver finds the images of an archive by its manifests. load returns the
 // content of a small member, or an ErrMissing.
 type resolver struct {
@@ -34,6 +43,15 @@ type resolver struct {
 	// strict: it is an error if the archive lacks what an index names. Otherwise
 	// such an image is ignored.
 	strict bool
+	// onHost: configs may lack the platform, as OpenOnHost describes it.
+	onHost bool
+}
+
+func (rv resolver) image(config []byte, layers []Layer, listed Platform, tags ...string) (*Image, error) {
+	if rv.onHost {
+		return NewOnHost(config, layers, listed, tags...)
+	}
+	return New(config, layers, tags...)
 }
 
 // docker reads manifest.json. If it is not there, the error is an ErrMissing.
@@ -60,25 +78,36 @@ func (rv resolver) docker() ([]resolved, error) {
 		}
 		imgs = append(imgs, img)
 	}
-	rv.manifests(imgs)
-	return imgs, nil
+	return rv.manifests(imgs), nil
 }
 
-// manifests finds the OCI manifests of images that manifest.json names. An
-// index.json that is damaged, or not read yet, names none.
-func (rv resolver) manifests(imgs []resolved) {
+// manifests finds the OCI manifests of images that manifest.json names, and the platforms
+// that the index lists. An index.json that is damaged, or not read yet, names none.
+func (rv resolver) manifests(imgs []resolved) []resolved {
 	rv.strict = false
 	named, err := rv.oci()
 	if err != nil {
-		return
+		return imgs
 	}
-	for i := range imgs {
+	var all []resolved
+	for _, img := range imgs {
+		found := false
 		for _, n := range named {
-			if n.ConfigDigest == imgs[i].ConfigDigest {
-				imgs[i].Manifests = n.Manifests
+			if n.ConfigDigest == img.ConfigDigest {
+				one := img
+				one.Layers = slices.Clone(img.Layers)
+				one.Manifests, one.Platform = n.Manifests, n.Platform
+				all, found = append(all, one), true
+			}
+			if len(all) > maxImages {
+				return imgs
 			}
 		}
+		if !found {
+			all = append(all, img)
+		}
 	}
+	return all
 }
 
 func (rv resolver) dockerImage(d dockerImage) (resolved, error) {
@@ -95,7 +124,7 @@ func (rv resolver) dockerImage(d dockerImage) (resolved, error) {
 		layers[i].Size = -1
 		members[i] = path.Clean(name)
 	}
-	img, err := New(config, layers, d.RepoTags...)
+	img, err := rv.image(config, layers, Platform{}, d.RepoTags...)
 	if err != nil {
 		return resolved{}, err
 	}
@@ -122,7 +151,16 @@ type descriptor struct {
 	Platform *struct {
 		OS           string `json:"os"`
 		Architecture string `json:"architecture"`
+		Variant      string `json:"variant"`
 	} `json:"platform"`
+}
+
+// listed is the platform that the entry names, or else that of the index around it.
+func (d *descriptor) listed(around Platform) Platform {
+	if d.Platform == nil {
+		return around
+	}
+	return Platform{d.Platform.OS, d.Platform.Architecture, d.Platform.Variant}.Or(around)
 }
 
 // oci reads index.json and the indexes and manifests below it. If index.json is not
@@ -132,7 +170,7 @@ func (rv resolver) oci() ([]resolved, error) {
 	if err != nil {
 		return nil, err
 	}
-	w := walk{resolver: rv, byDigest: make(map[Digest]int)}
+	w := walk{resolver: rv, byIdentity: make(map[identity]int)}
 	if err := w.index(b, label{}, 0); err != nil {
 		return nil, fmt.Errorf("%s: %w", nameIndex, err)
 	}
@@ -142,10 +180,10 @@ func (rv resolver) oci() ([]resolved, error) {
 // walk collects the images under an index.
 type walk struct {
 	resolver
-	imgs     []resolved
-	byDigest map[Digest]int // config digest → index in imgs
-	seen     int            // descriptors
-	above    []Digest       // the indexes being read, except index.json
+	imgs       []resolved
+	byIdentity map[identity]int // → index in imgs
+	seen       int              // descriptors
+	above      []Digest         // the indexes being read, except index.json
 }
 
 func (w *walk) index(b []byte, named label, depth int) error {
@@ -165,7 +203,9 @@ func (w *walk) index(b []byte, named label, depth int) error {
 		if d.attestation() {
 			continue
 		}
-		if err := w.descriptor(d, labelOf(d.Annotations, named), depth); err != nil {
+		inner := labelOf(d.Annotations, named)
+		inner.platform = d.listed(named.platform)
+		if err := w.descriptor(d, inner, depth); err != nil {
 			return err
 		}
 	}
@@ -183,13 +223,15 @@ func (d *descriptor) attestation() bool {
 type label struct {
 	tag string // containerd's name, or else that of OCI
 	ref string // that of OCI, if containerd's is beside it
+	// platform that the index lists
+	platform Platform
 }
 
 func labelOf(annotations map[string]string, inherited label) label {
 	name, ref := annotations[annotationName], annotations[annotationRef]
 	switch {
 	case name != "":
-		return label{name, ref}
+		return label{tag: name, ref: ref}
 	case ref != "":
 		return label{tag: ref}
 	}
@@ -221,17 +263,17 @@ func (w *walk) descriptor(d descriptor, named label, depth int) error {
 	if m.Config.MediaType != mediaTypeConfig && m.Config.MediaType != dockerConfig || !m.hasLayers() {
 		return nil
 	}
-	img, err := w.manifest(m)
+	img, err := w.manifest(m, named.platform)
 	if errors.Is(err, ErrMissing) && !w.strict {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("manifest %s: %w", d.Digest, err)
 	}
-	at, ok := w.byDigest[img.ConfigDigest]
+	at, ok := w.byIdentity[img.identity()]
 	if !ok {
 		at = len(w.imgs)
-		w.byDigest[img.ConfigDigest] = at
+		w.byIdentity[img.identity()] = at
 		w.imgs = append(w.imgs, img)
 	}
 	if named.tag != "" {
@@ -260,7 +302,7 @@ func IsLayer(mediaType string) bool {
 	return mediaType == "" || strings.HasPrefix(mediaType, mediaTypeLayers) || strings.HasPrefix(mediaType, dockerLayers)
 }
 
-func (w *walk) manifest(m ociManifest) (resolved, error) {
+func (w *walk) manifest(m ociManifest, listed Platform) (resolved, error) {
 	config, err := w.blob(m.Config)
 	if err != nil {
 		return resolved{}, err
@@ -277,7 +319,7 @@ func (w *walk) manifest(m ociManifest) (resolved, error) {
 		layers[i] = Layer{Size: -1, MediaType: d.MediaType, Blob: d.Digest, BlobSize: d.Size}
 		members[i] = blobDir + d.Digest.Hex()
 	}
-	img, err := New(config, layers)
+	img, err := w.image(config, layers, listed)
 	if err != nil {
 		return resolved{}, err
 	}

@@ -318,6 +318,7 @@ func (f *genFlags) targets(ctx context.Context) ([]*target, error) {
 	var list []*target
 	for _, p := range platforms {
 		one := f.expanded(p)
+		one.o.Application.Several = len(platforms) > 1
 		if err := f.makeReleases(one.o.Build.Output); err != nil {
 			return nil, err
 		}

@@ -108,13 +108,16 @@ func firstName(tags []string) string {
 }
 
 func (a *Arguments) archive(ctx context.Context, path string) (delta.Image, error) {
-	archive, err := image.OpenArchive(path)
+	archive, err := image.OpenOnHost(path)
 	if err != nil {
 		return delta.Image{}, err
 	}
 	defer archive.Close()
 	img, err := archive.Select(a.platform)
 	if err != nil {
+		return delta.Image{}, err
+	}
+	if _, err := image.ParseConfig(img.Config); err != nil {
 		return delta.Image{}, err
 	}
 	name := firstName(img.Tags)

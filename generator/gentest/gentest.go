@@ -38,7 +38,8 @@ func must(t testing.TB, err error) {
 // Files are the files of one layer: name and content.
 type Files map[string]string
 
-// Image makes an image of the layers, for a platform as linux/arm/v7.
+// Image makes an image of the layers, for a platform as linux/arm/v7. With "" its config does
+// not name one.
 func Image(t testing.TB, platform string, layers ...Files) v1.Image {
 	t.Helper()
 	p, err := v1.ParsePlatform(platform)

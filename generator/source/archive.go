@@ -14,7 +14,7 @@ func (o *Opener) archive(path string) (*image.Archive, error) {
 	if a := o.archives[path]; a != nil {
 		return a, nil
 	}
-	a, err := image.OpenArchive(path)
+	a, err := image.OpenOnHost(path)
 	if err != nil {
 		return nil, err
 	}

@@ -178,9 +178,9 @@ func (o *Opener) fromDaemon(ctx context.Context, s Spec) (*Found, error) {
 		return nil, fmt.Errorf("the Docker daemon's answer: %w", err)
 	}
 	have := image.Platform{OS: info.Os, Arch: info.Architecture, Variant: info.Variant}.Normalize()
-	if query == nil && info.Os != "" && o.fit(have) == image.NoFit {
+	if query == nil && o.fit(have) == image.NoFit {
 		// fail before the image is copied
-		return nil, &image.PlatformError{Want: o.Platform, Have: []image.Platform{have}}
+		return nil, &image.PlatformError{Want: o.Platform, Have: []image.Platform{have.Or(o.Platform)}}
 	}
 	resp, err = api.get(ctx, "/images/"+s.Ref+"/get", query)
 	var refused *Error

@@ -43,6 +43,7 @@ type oddLayout struct {
 	layers []object
 	docker []byte        // manifest.json; nil: there is none
 	want   digest.Digest // config of the image that is to be found
+	lacks  bool          // as it is stored, it lacks the platform
 }
 
 func newOddLayout(t *testing.T) *oddLayout {
@@ -68,13 +69,20 @@ func (l *oddLayout) json(v any, media string) object {
 	return l.add(b, media)
 }
 
-// image adds an image with one layer, whose blob pack makes of its tar.
-func (l *oddLayout) image(arch string, pack func([]byte) []byte) object {
+// image adds an image with one layer, whose blob pack makes of its tar. Its config lacks some
+// keys. They are there in the config that is to be found.
+func (l *oddLayout) image(arch string, pack func([]byte) []byte, lacks ...string) object {
 	layer := oddTar(l.t, "file-of-"+arch)
-	config := l.json(object{"architecture": arch, "os": "linux", "rootfs": object{"type": "layers", "diff_ids": []string{digest.Of(layer).String()}}}, ociConfig)
+	fields := object{"architecture": arch, "os": "linux", "rootfs": object{"type": "layers", "diff_ids": []string{digest.Of(layer).String()}}}
+	whole, err := json.Marshal(fields)
+	require.NoError(l.t, err)
+	for _, key := range lacks {
+		delete(fields, key)
+	}
+	config := l.json(fields, ociConfig)
 	blob := l.add(pack(layer), ociLayer)
 	if arch == "amd64" {
-		l.want, l.config, l.layers = digest.Digest(config["digest"].(string)), config, []object{blob}
+		l.want, l.config, l.layers, l.lacks = digest.Of(whole), config, []object{blob}, len(lacks) > 0
 	}
 	return l.json(object{"schemaVersion": 2, "mediaType": ociManifest, "config": config, "layers": []object{blob}}, ociManifest)
 }
@@ -140,6 +148,14 @@ var oddities = []struct {
 	}},
 	{name: "entries without a platform", make: func(t *testing.T, l *oddLayout) {
 		l.index = []object{l.image("arm64", gzipped), l.image("amd64", gzipped)}
+	}},
+	{name: "no platform, beside an image that has one", make: func(t *testing.T, l *oddLayout) {
+		l.index = []object{l.image("arm64", gzipped), l.image("amd64", gzipped, "os", "architecture")}
+	}},
+	{name: "platforms in the index alone", make: func(t *testing.T, l *oddLayout) {
+		for _, arch := range []string{"arm64", "amd64"} {
+			l.index = append(l.index, with(l.indexOf(l.image(arch, gzipped, "architecture")), platform(arch)))
+		}
 	}},
 	{name: "an index for each platform", make: func(t *testing.T, l *oddLayout) {
 		for _, arch := range []string{"arm64", "amd64"} {
@@ -323,6 +339,7 @@ func TestOddities(t *testing.T) {
 				}
 				require.NoError(t, err)
 				require.Equal(t, l.want, f.Image.ConfigDigest)
+				require.Equal(t, l.lacks, len(f.Warnings) == 1, f.Warnings)
 				content(t, f)
 			})
 		}

@@ -108,12 +108,14 @@ func (o *Opener) fetchImage(ctx context.Context, place candidate, ref name.Refer
 		return nil, err
 	}
 	index := desc
+	var listed image.Platform
 	if desc.MediaType.IsIndex() {
-		digest, err := o.fromIndex(desc)
+		chosen, err := o.fromIndex(desc)
 		if err != nil {
 			return nil, err
 		}
-		if desc, err = remote.Get(repo.Digest(digest.String()), remoteOpts...); err != nil {
+		listed = chosen.platform
+		if desc, err = remote.Get(repo.Digest(chosen.digest.String()), remoteOpts...); err != nil {
 			return nil, err
 		}
 	}
@@ -125,7 +127,7 @@ func (o *Opener) fetchImage(ctx context.Context, place candidate, ref name.Refer
 		return nil, err
 	}
 	f := &Found{Repository: place.repository, Manifest: image.Digest(desc.Digest.String())}
-	if f.Image, err = o.download(ctx, at.Name(), img); err != nil {
+	if f.Image, err = o.download(ctx, at.Name(), img, listed); err != nil {
 		return nil, err
 	}
 	if o.Attestations && index != desc {
@@ -143,31 +145,36 @@ func (o *Opener) fetchImage(ctx context.Context, place candidate, ref name.Refer
 // choice is an image in an index.
 type choice struct {
 	digest   v1.Hash
-	platform image.Platform
+	platform image.Platform // incomplete if neither the index nor the config says it
 }
 
 // fromIndex chooses the manifest that suits the platform best, in the index or in those
 // inside of it.
-func (o *Opener) fromIndex(desc *remote.Descriptor) (v1.Hash, error) {
+func (o *Opener) fromIndex(desc *remote.Descriptor) (best choice, err error) {
 	idx, err := desc.ImageIndex()
 	if err != nil {
-		return v1.Hash{}, err
+		return best, err
 	}
 	seen := 0
-	list, err := o.choices(idx, 0, &seen)
+	list, err := o.choices(idx, image.Platform{}, 0, &seen)
 	if err != nil {
-		return v1.Hash{}, err
+		return best, err
 	}
-	var best v1.Hash
 	var have []image.Platform
-	fit := image.NoFit
+	fit, several := image.NoFit, false
 	for _, c := range list {
-		if !slices.Contains(have, c.platform) {
-			have = append(have, c.platform)
+		if p := c.platform.Or(o.Platform); !slices.Contains(have, p) {
+			have = append(have, p)
 		}
-		if f := o.fit(c.platform); f > fit {
-			best, fit = c.digest, f
+		switch f := o.fit(c.platform); {
+		case f > fit:
+			best, fit, several = c, f, false
+		case f == fit && c.digest != best.digest && !c.platform.Complete():
+			several = true
 		}
+	}
+	if several && fit > image.NoFit {
+		return best, &Error{Text: "several images in it do not name a platform", Hint: "name one by its digest, as REPOSITORY@sha256:…=NAME:TAG"}
 	}
 	if o.Platform == (image.Platform{}) && len(have) > 1 {
 		return best, &Error{Text: fmt.Sprintf("there are images for %v", have), Hint: "choose one with --platform"}
@@ -182,8 +189,9 @@ func (o *Opener) fromIndex(desc *remote.Descriptor) (v1.Hash, error) {
 const maxEntries = 256
 
 // choices lists the images of an index. The platform of an entry that names none is that
-// of its config. Attestations, signatures and other artifacts are left out.
-func (o *Opener) choices(idx v1.ImageIndex, depth int, seen *int) (list []choice, err error) {
+// of its config, or else of the index around it. Attestations, signatures and other
+// artifacts are left out.
+func (o *Opener) choices(idx v1.ImageIndex, around image.Platform, depth int, seen *int) (list []choice, err error) {
 	if depth > maxIndexes {
 		return nil, fmt.Errorf("%w: indexes more than %d deep", image.ErrTooLarge, maxIndexes)
 	}
@@ -199,13 +207,13 @@ func (o *Opener) choices(idx v1.ImageIndex, depth int, seen *int) (list []choice
 		if d.Annotations[annotationReferenceType] != "" || d.Platform != nil && d.Platform.OS == "unknown" {
 			continue
 		}
-		p := image.Platform{}
+		p := around
 		if d.Platform != nil {
-			p = image.Platform{OS: d.Platform.OS, Arch: d.Platform.Architecture, Variant: d.Platform.Variant}.Normalize()
+			p = image.Platform{OS: d.Platform.OS, Arch: d.Platform.Architecture, Variant: d.Platform.Variant}.Or(around)
 		}
 		switch {
 		case d.MediaType.IsIndex():
-			if d.Platform != nil && d.Platform.OS != "" && o.fit(p) == image.NoFit {
+			if o.fit(p) == image.NoFit {
 				list = append(list, choice{platform: p}) // named, and not read
 				continue
 			}
@@ -213,20 +221,20 @@ func (o *Opener) choices(idx v1.ImageIndex, depth int, seen *int) (list []choice
 			if err != nil {
 				return nil, err
 			}
-			more, err := o.choices(inner, depth+1, seen)
+			more, err := o.choices(inner, p, depth+1, seen)
 			if err != nil {
 				return nil, err
 			}
 			list = append(list, more...)
 		case !d.MediaType.IsImage():
-		case d.Platform != nil && d.Platform.OS != "":
+		case d.Platform != nil && p.Complete():
 			list = append(list, choice{d.Digest, p})
 		default:
 			img, err := idx.Image(d.Digest)
 			if err != nil {
 				return nil, err
 			}
-			if p, is, err := platformOf(img); err != nil {
+			if p, is, err := platformOf(img, p); err != nil {
 				return nil, fmt.Errorf("%s: %w", d.Digest, err)
 			} else if is {
 				list = append(list, choice{d.Digest, p})
@@ -236,9 +244,9 @@ func (o *Opener) choices(idx v1.ImageIndex, depth int, seen *int) (list []choice
 	return list, nil
 }
 
-// platformOf is the platform that an image's config names. What has no layer of an image
-// is none.
-func platformOf(img v1.Image) (p image.Platform, is bool, err error) {
+// platformOf is the platform that an image's config names, or else that which is listed.
+// What has no layer of an image is none.
+func platformOf(img v1.Image, listed image.Platform) (p image.Platform, is bool, err error) {
 	m, err := img.Manifest()
 	if err != nil {
 		return p, false, err
@@ -253,16 +261,13 @@ func platformOf(img v1.Image) (p image.Platform, is bool, err error) {
 	if err != nil {
 		return p, false, err
 	}
-	config, err := image.ParseConfig(b)
-	if err != nil {
-		return p, false, err
-	}
-	return config.Platform(), true, nil
+	p, err = image.PlatformOnHost(b, listed)
+	return p, err == nil, err
 }
 
 // download fetches the config and the layers' blobs, whose digests are
 // verified while they are written.
-func (o *Opener) download(ctx context.Context, what string, img v1.Image) (*image.Image, error) {
+func (o *Opener) download(ctx context.Context, what string, img v1.Image, listed image.Platform) (*image.Image, error) {
 	if err := checkManifest(img); err != nil {
 		return nil, err
 	}
@@ -270,13 +275,16 @@ func (o *Opener) download(ctx context.Context, what string, img v1.Image) (*imag
 	if err != nil {
 		return nil, err
 	}
-	parsed, err := image.ParseConfig(config)
+	p, err := image.PlatformOnHost(config, listed)
 	if err != nil {
 		return nil, err
 	}
-	if p := parsed.Platform(); o.fit(p) == image.NoFit {
-		// fail before anything is fetched
-		return nil, &image.PlatformError{Want: o.Platform, Have: []image.Platform{p}}
+	// fail before anything is fetched
+	if o.fit(p) == image.NoFit {
+		return nil, &image.PlatformError{Want: o.Platform, Have: []image.Platform{p.Or(o.Platform)}}
+	}
+	if _, err := o.supposed(Spec{Kind: Registry, Ref: what}, p); err != nil {
+		return nil, err
 	}
 	blobs, err := img.Layers()
 	if err != nil {
@@ -321,7 +329,7 @@ func (o *Opener) download(ctx context.Context, what string, img v1.Image) (*imag
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	return image.New(config, layers)
+	return image.NewOnHost(config, layers, listed)
 }
 
 func (o *Opener) blob(ctx context.Context, b v1.Layer, mu *sync.Mutex, step func(int64)) (image.Layer, error) {
@@ -447,7 +455,14 @@ func (o *Opener) explain(ctx context.Context, s Spec, err error) error {
 	if errors.As(err, &full) {
 		return full // a *fs.PathError is a net.Error too
 	}
+	var told *Error
+	if errors.As(err, &told) && errors.Is(err, image.ErrNoPlatform) {
+		return &Error{Text: s.Ref, Err: told.Err, Hint: told.Hint}
+	}
 	e := &Error{Text: s.Ref, Err: errors.New(oneLine(err))}
+	if told != nil {
+		e.Hint = told.Hint
+	}
 	var status *transport.Error
 	var netErr net.Error
 	var elsewhere *requests.ElsewhereError

@@ -266,10 +266,13 @@ type Progress func(what string, done, total int64)
 // is closed. It is not safe for concurrent use.
 type Opener struct {
 	Platform image.Platform // the wanted one; the zero Platform accepts any
-	TempDir  string         // for what is fetched; required, the caller removes it
-	Config   Config         // of Docker and containers; the zero value has none
-	Progress Progress       // may be nil
-	Cache    *Cache         // of the blobs of registries; may be nil
+	// Several: Platform is one of several for which the same images are opened. It does not
+	// decide what an image is for whose config does not say it.
+	Several  bool
+	TempDir  string   // for what is fetched; required, the caller removes it
+	Config   Config   // of Docker and containers; the zero value has none
+	Progress Progress // may be nil
+	Cache    *Cache   // of the blobs of registries; may be nil
 	// Attestations asks registries and layouts for the bills of materials of images.
 	Attestations bool
 	// Rebuild makes an image of which an artifact has a delta only, by the digest
@@ -297,11 +300,7 @@ func (o *Opener) Open(ctx context.Context, s Spec, near string) (*Found, error) 
 		var e *Error
 		var p *image.PlatformError
 		if !errors.As(err, &e) && !errors.As(err, &p) {
-			e := &Error{Text: s.String(), Err: err}
-			if errors.Is(err, image.ErrNoPlatform) {
-				e.Hint = "the tool that built it left the platform out: build it with one (docker build --platform linux/arm64), or add it (crane mutate --set-platform linux/arm64 IMAGE)"
-			}
-			return nil, e
+			return nil, &Error{Text: s.String(), Err: err}
 		}
 		if e == nil {
 			return nil, notFor(s, p)
@@ -309,6 +308,9 @@ func (o *Opener) Open(ctx context.Context, s Spec, near string) (*Found, error) 
 		return nil, err
 	}
 	f.From = s
+	if err := o.complete(f); err != nil {
+		return nil, err
+	}
 	if s.URL != "" {
 		f.URL = s.URL
 	}
@@ -325,6 +327,46 @@ func (o *Opener) Open(ctx context.Context, s Spec, near string) (*Found, error) 
 		f.Warnings = append(f.Warnings, fmt.Sprintf("%s: there is no image for %s, taking %s, which runs there", s, o.Platform, f.Image.Platform))
 	}
 	return f, nil
+}
+
+// complete writes the platform into the config of an image that lacks it: devices refuse
+// the image otherwise, and Docker does not run it where a platform is asked for.
+func (o *Opener) complete(f *Found) error {
+	if _, err := image.ParseConfig(f.Image.Config); !errors.Is(err, image.ErrNoPlatform) {
+		return nil
+	}
+	by := "its index"
+	if !f.Image.Platform.Complete() {
+		by = "--platform"
+	}
+	p, err := o.supposed(f.From, f.Image.Platform)
+	if err != nil {
+		return err
+	}
+	if f.Image, err = image.WithPlatform(f.Image, p); err != nil {
+		return &Error{Text: f.From.String(), Err: err}
+	}
+	f.Warnings = append(f.Warnings, fmt.Sprintf("%s: the image's config does not name os and architecture: it gets %s from %s, and so another digest", f.From, p, by))
+	return nil
+}
+
+// supposed is the platform of an image for which config and index name p.
+func (o *Opener) supposed(s Spec, p image.Platform) (image.Platform, error) {
+	e := &Error{Text: s.String(), Err: image.ErrNoPlatform}
+	const build = "build it with one (docker build --platform linux/arm64), or add it (crane mutate --set-platform linux/arm64 IMAGE)"
+	switch {
+	case s.Kind == Artifact:
+		e.Hint = "devices have it as it is in the artifact: take the image from elsewhere, and " + build
+	case p.Complete():
+		return p, nil
+	case o.Platform == image.Platform{}:
+		e.Hint = "the tool that built it left the platform out: give --platform, " + build
+	case o.Several:
+		e.Hint = "with several --platform app-gen cannot tell which one it is for: run app-gen for each platform alone, with the image for it; or " + build
+	default:
+		return p.Or(o.Platform), nil
+	}
+	return p, e
 }
 
 // notFor says that a source has no image for the platform. It advises another platform
@@ -350,7 +392,7 @@ func (o *Opener) fit(p image.Platform) image.Fit {
 	if o.Platform == (image.Platform{}) {
 		return image.ExactFit
 	}
-	return o.Platform.Match(p)
+	return o.Platform.Suit(p)
 }
 
 func (o *Opener) open(ctx context.Context, s Spec, near string) (*Found, error) {

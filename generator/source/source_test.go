@@ -276,7 +276,7 @@ func TestBrokenConnection(t *testing.T) {
 	require.NoError(t, err)
 
 	breaks.Store(2)
-	got, err := o.download(t.Context(), spec.Ref, remoteImage)
+	got, err := o.download(t.Context(), spec.Ref, remoteImage, image.Platform{})
 	require.NoError(t, err)
 	require.Equal(t, config, got.ConfigDigest.String())
 	content(t, &Found{Image: got})
@@ -285,7 +285,7 @@ func TestBrokenConnection(t *testing.T) {
 	breaks.Store(100)
 	o = opener(t, "linux/amd64")
 	asked.Store(0)
-	_, err = o.download(t.Context(), spec.Ref, remoteImage)
+	_, err = o.download(t.Context(), spec.Ref, remoteImage, image.Platform{})
 	require.ErrorContains(t, err, "does not match expected size")
 	require.EqualValues(t, attempts, asked.Load())
 	left, err := os.ReadDir(o.TempDir)
@@ -436,24 +436,76 @@ func TestNamesOfLayouts(t *testing.T) {
 	require.ErrorContains(t, err, `no image named "3" in the archive`)
 }
 
-// An image that does not say its platform gets a hint that helps.
+// --platform decides what an image is for that does not say it: the same from each source and
+// in each run. If nothing says it, or several are asked for, the hint says what to do.
 func TestNoPlatform(t *testing.T) {
-	img, err := mutate.ConfigFile(gentest.Image(t, "linux/amd64", gentest.Files{"a": "1"}), &v1.ConfigFile{RootFS: v1.RootFS{Type: "layers"}})
-	require.NoError(t, err)
-	cf, err := img.ConfigFile()
-	require.NoError(t, err)
-	cf = cf.DeepCopy()
-	cf.OS, cf.Architecture = "", ""
-	img, err = mutate.ConfigFile(img, cf)
-	require.NoError(t, err)
+	img := gentest.Image(t, "", gentest.Files{"a": "1"})
+	host := gentest.Registry(t, "", "")
+	gentest.Push(t, host+"/web:1", img, "", "")
+	digests := map[image.Digest]bool{}
 	for _, what := range []string{
 		"oci:" + gentest.Layout(t, t.TempDir(), "web:1", img),
 		"docker-archive:" + gentest.DockerArchive(t, filepath.Join(t.TempDir(), "web.tar"), map[string]v1.Image{"web:1": img}),
+		host + "/web:1",
 	} {
-		_, err := open(t, opener(t, "linux/amd64"), what)
-		var e *Error
-		require.ErrorAs(t, err, &e, what)
-		require.ErrorContains(t, err, "no os or architecture")
-		require.Contains(t, e.Hint, "crane mutate --set-platform")
+		f, err := open(t, opener(t, "linux/arm/v7"), what)
+		require.NoError(t, err, what)
+		require.Equal(t, "linux/arm/v7", f.Image.Platform.String())
+		require.Empty(t, f.Image.Manifests, "no manifest names this config")
+		c, err := image.ParseConfig(f.Image.Config)
+		require.NoError(t, err)
+		require.Equal(t, "v7", c.Variant)
+		require.Contains(t, string(f.Image.Config), `"Cmd":["/app"]`)
+		require.Equal(t, []string{what + ": the image's config does not name os and architecture: it gets linux/arm/v7 from --platform, and so another digest"}, f.Warnings)
+		content(t, f)
+		digests[f.Image.ConfigDigest] = true
+
+		several := opener(t, "linux/arm/v7")
+		several.Several = true
+		for o, hint := range map[*Opener]string{opener(t, ""): "give --platform", several: "run app-gen for each platform alone"} {
+			_, err := open(t, o, what)
+			var e *Error
+			require.ErrorAs(t, err, &e, what)
+			require.EqualError(t, err, what+": "+image.ErrNoPlatform.Error())
+			require.Contains(t, e.Hint, hint)
+			require.Contains(t, e.Hint, "crane mutate --set-platform")
+		}
+	}
+	require.Len(t, digests, 1)
+	err := opener(t, "linux/arm/v7").complete(&Found{From: Spec{Kind: Artifact, Path: "old.mender"}, Image: &image.Image{Config: []byte("{}")}})
+	require.ErrorIs(t, err, image.ErrNoPlatform, "devices have it so")
+}
+
+// The platform that the index names counts more than --platform, if the config names none.
+func TestPlatformOfIndex(t *testing.T) {
+	img := gentest.Image(t, "", gentest.Files{"a": "1"})
+	entry := func(img v1.Image, arch string) mutate.IndexAddendum {
+		return mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}}
+	}
+	host := gentest.Registry(t, "", "")
+	for name, c := range map[string]struct {
+		entries       []mutate.IndexAddendum
+		platform, err string
+	}{
+		"another":                        {[]mutate.IndexAddendum{entry(img, "arm64")}, "", "no image for platform linux/amd64; there is linux/arm64"},
+		"one config for two":             {[]mutate.IndexAddendum{entry(img, "arm64"), entry(img, "amd64")}, "linux/amd64", ""},
+		"one that says it":               {[]mutate.IndexAddendum{{Add: img}, {Add: gentest.Image(t, "linux/amd64", gentest.Files{"a": "2"})}}, "linux/amd64", ""},
+		"two that do not, one that does": {[]mutate.IndexAddendum{{Add: img}, {Add: gentest.Image(t, "", gentest.Files{"a": "3"})}, {Add: gentest.Image(t, "linux/amd64", gentest.Files{"a": "2"})}}, "linux/amd64", ""},
+		"several do not say it":          {[]mutate.IndexAddendum{{Add: img}, {Add: gentest.Image(t, "", gentest.Files{"a": "2"})}}, "", "several images"},
+	} {
+		idx := mutate.AppendManifests(empty.Index, c.entries...)
+		gentest.Push(t, host+"/web:1", idx, "", "")
+		for _, what := range []string{"oci:" + gentest.Layout(t, t.TempDir(), "web:1", idx), host + "/web:1"} {
+			o := opener(t, "linux/amd64")
+			o.Several = true // the index says it for each
+			f, err := open(t, o, what)
+			if c.err != "" {
+				require.ErrorContains(t, err, c.err, "%s: %s", name, what)
+				continue
+			}
+			require.NoError(t, err, "%s: %s", name, what)
+			require.Equal(t, c.platform, f.Image.Platform.String())
+			require.Equal(t, len(c.entries) == 3 || name == "one that says it", len(f.Warnings) == 0)
+		}
 	}
 }
