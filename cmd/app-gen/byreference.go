@@ -38,7 +38,6 @@ about the application does not change.
   app-gen by-reference releases/shop-5.mender public/content \
       --source https://downloads.example/content -o shop-5.mender --key private.pem
   app-gen by-reference releases/shop-5.mender oci:registry.example/shop/content -o shop-5.mender`,
-		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			o.Artifact = args[0]
 			if o.Place, err = places.OpenContents(args[1]); err != nil {
@@ -96,7 +95,6 @@ content_mirrors of its mender-app.conf, and never trusts them.
 
 ` + exitText,
 		Example: "  app-gen mirror shop-5.mender /media/usb/content --from public/content",
-		Args:    cobra.MinimumNArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			if from == "" {
 				return &usageError{text: "--from is missing", hint: "name the place that app-gen by-reference wrote to"}

@@ -32,12 +32,6 @@ images (an archive or OCI layout by its path alone, or anything --image takes) o
 any single files.
 
 ` + exitText,
-		Args: func(c *cobra.Command, args []string) error {
-			if len(args) > 0 {
-				return &usageError{text: fmt.Sprintf("unknown command %q", "delta "+args[0]), hint: "encode, apply or show"}
-			}
-			return nil
-		},
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(encodeCommand(), applyCommand(), showCommand())
@@ -79,7 +73,6 @@ func encodeCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "encode OLD... NEW -o DELTA",
 		Short: "write a delta that makes NEW out of one or several OLD",
-		Args:  atLeast(2, "OLD and NEW"),
 		RunE: func(c *cobra.Command, args []string) error {
 			b := newBars()
 			o, err := f.options(b)
@@ -119,7 +112,6 @@ func applyCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "apply OLD... DELTA -o NEW",
 		Short: "make NEW out of OLD and a delta, with the decoder of the device",
-		Args:  atLeast(2, "OLD and DELTA"),
 		RunE: func(c *cobra.Command, args []string) error {
 			memory.DropProgram()
 			memory.Fit(decoder.MemoryLimit, decoder.MemoryLimit) // as on a device
@@ -143,7 +135,6 @@ func showCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "show DELTA",
 		Short: "show what a delta makes, and what it needs",
-		Args:  exactly(1, "DELTA"),
 		RunE: func(c *cobra.Command, args []string) error {
 			h, size, err := generator.ShowDelta(args[0])
 			if err != nil {
@@ -224,7 +215,6 @@ func manCommand() *cobra.Command {
 		Use:    "gen-man DIR",
 		Short:  "write the man pages to DIR",
 		Hidden: true,
-		Args:   exactly(1, "DIR"),
 		RunE: func(c *cobra.Command, args []string) error {
 			when, err := epoch()
 			if err != nil {
@@ -239,23 +229,5 @@ func manCommand() *cobra.Command {
 			root.DisableAutoGenTag = true
 			return doc.GenManTree(root, &doc.GenManHeader{Title: "APP-GEN", Section: "1", Source: "mender-app", Manual: "mender-app", Date: &when}, args[0])
 		},
-	}
-}
-
-func exactly(n int, what string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) != n {
-			return &usageError{text: fmt.Sprintf("%s takes %s", c.CommandPath(), what), hint: "see " + c.CommandPath() + " --help"}
-		}
-		return nil
-	}
-}
-
-func atLeast(n int, what string) cobra.PositionalArgs {
-	return func(c *cobra.Command, args []string) error {
-		if len(args) < n {
-			return &usageError{text: fmt.Sprintf("%s takes %s", c.CommandPath(), what), hint: "see " + c.CommandPath() + " --help"}
-		}
-		return nil
 	}
 }

@@ -27,7 +27,6 @@ app-gen inspect --key does. With --html it also writes a page for a browser, in 
 file.
 
 ` + exitText,
-		Args: exactly(2, "OLD.mender and NEW.mender"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := html.check(args...); err != nil {
 				return err

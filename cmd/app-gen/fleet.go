@@ -31,7 +31,6 @@ func fleetCommand() *cobra.Command {
   job      prints what an engine that you have runs to make them
 
 docs/FLEET.md has an example from the inventory to the rollout.`,
-		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	c.AddCommand(fleetPlanCommand(), fleetRunCommand(), fleetStatusCommand(), fleetPublishCommand(), fleetJobCommand())
@@ -69,7 +68,6 @@ changed layers; docs/FLEET.md says how.
 		Example: `  app-gen fleet plan --inventory devices.json --releases releases -n shop-5 -o plan.json
   app-gen fleet plan --inventory a.csv --inventory b.csv --releases releases -n shop-5 \
       --budget-time 2h --shards 8 --store store -o plan.json`,
-		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
 			if len(inventories) == 0 || len(o.Releases) == 0 || o.Release == "" {
 				return &usageError{text: "--inventory, --releases or --artifact-name is missing", hint: "see app-gen fleet plan --help"}

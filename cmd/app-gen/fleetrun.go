@@ -62,7 +62,6 @@ they are damaged.
 ` + exitText,
 		Example: `  app-gen fleet run plan.json store --releases releases
   app-gen fleet run plan.json store --releases releases --shard 2/8 --json`,
-		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if len(r.Releases) == 0 {
 				return &usageError{text: "--releases is missing", hint: "name the place that the plan was made with"}
@@ -122,7 +121,6 @@ writes the numbers for Prometheus' textfile collector.
 
 ` + exitText,
 		Example: "  app-gen fleet status plan.json store --metrics /var/lib/node_exporter/fleet.prom",
-		Args:    cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) error {
 			p, s, err := planAndStore(args)
 			if err != nil {
@@ -179,7 +177,6 @@ With --source, first put the files of STORE there.
       --key private.pem -o shop-5.mender
   app-gen fleet publish plan.json s3://downloads/content --source https://downloads.example/content \
       -o shop-5.mender --upload https://mender.example --token-file token`,
-		Args: cobra.ExactArgs(2),
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if p.Output == "" {
 				return &usageError{text: "--output-path is missing", hint: "name the artifact to write with -o"}
@@ -314,7 +311,6 @@ working directory. All shards share STORE.
 		Example: `  app-gen fleet job kubernetes plan.json store --releases releases --shards 8 \
       --image registry.example/app-gen:1 --claim fleet | kubectl create -f -
   app-gen fleet job shell plan.json store --releases releases --shards 4 | sh`,
-		Args:      cobra.ExactArgs(3),
 		ValidArgs: fleet.JobKinds,
 		RunE: func(c *cobra.Command, args []string) error {
 			if j.Releases == "" {

@@ -218,7 +218,7 @@ func releaseCommand() *cobra.Command {
 app-gen.toml.
 
 ` + exitText
-	c.Args = exactly(1, "NAME")
+	c.Args = func(c *cobra.Command, args []string) error { return checkArguments(c, "NAME", args) }
 	generate := c.RunE
 	c.RunE = func(c *cobra.Command, args []string) error {
 		if err := c.Flags().Set("artifact-name", args[0]); err != nil {

@@ -60,7 +60,6 @@ release in releases/, with deltas over the last three releases there.
 init also writes .menderappignore, unless there is one, and makes releases/.
 
 ` + exitText,
-		Args: exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := p.complete(); err != nil {
 				return err

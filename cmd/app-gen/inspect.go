@@ -28,7 +28,6 @@ artifact matches its statement; with --key also the signatures. FILE.mender may 
 standard input. With --html it also writes a page for a browser, in one file.
 
 ` + exitText,
-		Args: exactly(1, "FILE.mender"),
 		RunE: func(c *cobra.Command, args []string) error {
 			if err := html.check(args...); err != nil {
 				return err

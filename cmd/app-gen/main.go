@@ -77,7 +77,16 @@ func rootCommand() *cobra.Command {
 	usage.RefuseUnknown(root, func(c *cobra.Command, text, hint string) error {
 		return &usageError{text: text, hint: cmp.Or(hint, "see "+c.CommandPath()+" --help")}
 	})
+	usage.CheckArguments(root, checkArguments)
 	return root
+}
+
+// checkArguments refuses arguments that are not words, such as "PLAN STORE".
+func checkArguments(c *cobra.Command, words string, args []string) error {
+	if wrong, hint := usage.Arguments(c, words, args); wrong != "" {
+		return &usageError{text: wrong, hint: cmp.Or(hint, "see "+c.CommandPath()+" --help")}
+	}
+	return nil
 }
 
 // flagError turns pflag's error into a usage error, and explains the two short

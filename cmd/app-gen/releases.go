@@ -99,7 +99,6 @@ file of the name, push fails and changes nothing. So a job can be repeated.
 ` + exitText,
 		Example: `  app-gen releases push s3://builds/shop releases/shop-2.mender
   app-gen --bases-from s3://builds/shop --last 3 -n shop-3`,
-		Args: atLeast(2, "PLACE and FILE.mender"),
 		RunE: func(c *cobra.Command, args []string) error {
 			return push(c.Context(), c.OutOrStdout(), args[0], args[1:])
 		},

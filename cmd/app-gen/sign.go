@@ -38,7 +38,6 @@ FILE may also be a list that app-gen revoke wrote.
 ` + exitText,
 		Example: `  app-gen … -n shop-5 --key anna.pem
   app-gen sign shop-5.mender --key bert.pem`,
-		Args: exactly(1, "FILE"),
 		RunE: func(c *cobra.Command, args []string) error {
 			s, err := f.mustSign(c.Context())
 			if err != nil {
@@ -192,7 +191,6 @@ must sign it, as many as threshold in mender-app.conf says: app-gen sign adds si
 ` + exitText,
 		Example: `  app-gen revoke --version 3 --revoked-key shop.pub -o revoked.json --key anna.pem
   app-gen … -n shop-6 --revocations revoked.json --key bert.pem`,
-		Args: exactly(0, "no argument"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			if output == "" || list.Version < 1 {
 				return &usageError{text: "--version and --output-path are missing", hint: "the first list has version 1, and each later one a greater version"}

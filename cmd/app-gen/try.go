@@ -37,7 +37,6 @@ no Mender client. The images must be for this machine's platform.
 
 ` + exitText,
 		Example: "  app-gen init --application-name shop\n  sudo app-gen try",
-		Args:    exactly(0, "no arguments"),
 		RunE: func(c *cobra.Command, _ []string) error {
 			// The machine ends with the thread that started it.
 			runtime.LockOSThread()

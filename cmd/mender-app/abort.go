@@ -41,7 +41,6 @@ no update is open, the exit code is 4. After --wait, the request stays, the exit
 75, and the update ends at its next step.`,
 		Example:           "  mender-app abort\n  mender-app abort shop --wait 1m",
 		ValidArgsFunction: completeApps,
-		Args:              cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < time.Second {
 				return fmt.Errorf("%w: --wait %s is shorter than 1s", device.ErrUsage, limit)

@@ -69,7 +69,6 @@ stops nothing. The data is first copied to the store, which needs the space.
 It has no older releases, staged artifacts, configuration, or keys of the device. While
 an update is open or held, the exit code is 75. Nothing else can change meanwhile.`,
 		Example:           "  mender-app backup /mnt/usb/shop.backup\n  mender-app backup shop.backup shop db\n  mender-app backup - --without-data | ssh build 'cat >shop.backup'",
-		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: p.completeBackup,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return p.backup(cmd.Context(), args[0], args[1:], withoutData)

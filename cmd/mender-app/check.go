@@ -47,7 +47,7 @@ Of a URL only the head of the artifact is read, so the manifests are not checked
   mender-app check https://example.com/shop-2.mender
   mender-app check shop-2.mender --json | jq .changes.restarts
   mender-app check --staged shop 2`,
-		Args: args(o.staged.Args()),
+		Args: o.staged.Args(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, err := o.staged.File(p.config, p.stdin, args)
 			if err != nil {

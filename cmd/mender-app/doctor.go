@@ -31,7 +31,6 @@ what to do. Nothing is changed.
 
 The exit code is 1 if a line says fail.`,
 		Example: "  mender-app doctor\n  mender-app doctor --json",
-		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c := &checkup{ctx: cmd.Context(), config: p.config}
 			c.all(p.broken)

@@ -45,7 +45,6 @@ refused. Nothing is changed. An update of the operating system asks it in a stat
 If the device has applications of several orchestrators, --orchestrator says whose
 engine is meant.`,
 		Example: "  mender-app engine-check 28.5.2\n  mender-app engine-check v1.33.1 --orchestrator k8s",
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if _, _, err := version.Triple(args[0]); err != nil {
 				return fmt.Errorf("%w: %q is not a version such as 28.5.2", device.ErrUsage, args[0])

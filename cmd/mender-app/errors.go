@@ -68,19 +68,16 @@ func wrongUsage(cmd *cobra.Command, err error, hint string) error {
 	return &hintedError{fmt.Errorf("%w: %w", device.ErrUsage, err), hint}
 }
 
-// args turns a wrong number of arguments into an ErrUsage.
-func args(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		err := check(cmd, args)
-		if hinted := new(hintedError); err != nil && !errors.As(err, &hinted) {
-			hint := ""
-			if _, words, _ := strings.Cut(cmd.Use, " "); len(args) == 0 && strings.HasPrefix(words, "APP") {
-				hint = whichApplications()
-			}
-			return wrongUsage(cmd, fmt.Errorf("%s: %w", cmd.CommandPath(), err), hint)
-		}
-		return err
+// checkArguments refuses arguments that are not words, such as "APP [SERVICE]".
+func checkArguments(cmd *cobra.Command, words string, args []string) error {
+	wrong, hint := usage.Arguments(cmd, words, args)
+	if wrong == "" {
+		return nil
 	}
+	if len(args) == 0 && strings.HasPrefix(words, "APP") {
+		hint = whichApplications()
+	}
+	return wrongUsage(cmd, errors.New(wrong), hint)
 }
 
 // whichApplications names the applications for who named none; "" if there are none.

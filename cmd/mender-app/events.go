@@ -32,7 +32,6 @@ Each line has at, application, event ("phase" or "ended"), deployment,
 artifact_name, from, to and driver; a phase has phase, and data while data is handled;
 an end has status and error.`,
 		Example:           "  mender-app events shop\n  mender-app events -f --tail 0 | while read -r line; do show \"$line\"; done",
-		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if tail < 0 {

@@ -19,7 +19,7 @@ const maxFetchRequest = 64 << 10
 // fetchCommand fetches one image that an artifact does not carry, for the update module.
 func (p *program) fetchCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: device.FetchCommand, Hidden: true, Args: args(cobra.NoArgs), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: device.FetchCommand, Hidden: true, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			text, err := input.Bounded(p.stdin, "the request", maxFetchRequest)
 			if err != nil {

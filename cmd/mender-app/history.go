@@ -44,7 +44,6 @@ more than --limit, the last line has the --cursor of the next page: the number o
 deployment, also for --json. Without APP it has the --until of the next page: the end of the
 last deployment.`,
 		Example:           "  mender-app history\n  mender-app history shop --limit 5\n  mender-app history shop 12\n  mender-app history shop --status rolled-back,failed --since 7d --json",
-		Args:              args(cobra.MaximumNArgs(2)),
 		ValidArgsFunction: completeApps,
 		RunE: func(_ *cobra.Command, args []string) error {
 			if len(args) == 2 {

@@ -75,7 +75,6 @@ func (p *program) holdShowCommand() *cobra.Command {
 		Use:     "show",
 		Short:   "Say whether updates are held, by whom and until when",
 		Example: "  mender-app hold show --json",
-		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return p.showHold() },
 	}
 }
@@ -100,7 +99,6 @@ func (p *program) holdReleaseCommand() *cobra.Command {
 		Long: `Ends the hold of "mender-app hold set". With --reason it ends only a hold of this
 reason, so that a script does not end another's hold. Without a hold it does nothing.`,
 		Example: "  mender-app hold release\n  mender-app hold release --reason 'update of the operating system'",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			e := p.engine()
 			given, left, err := hold.Give(cmd.Context(), e.Store, e.HoldClock(), reason)

@@ -40,9 +40,9 @@ func (o *sourceOption) Flag(cmd *cobra.Command) {
 func (o *sourceOption) Args() cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if o.stdin {
-			return cobra.NoArgs(cmd, args)
+			return checkArguments(cmd, "", args)
 		}
-		return cobra.ExactArgs(1)(cmd, args)
+		return checkArguments(cmd, "FILE|URL", args)
 	}
 }
 

@@ -59,7 +59,7 @@ anything is loaded. --force overrides only its downgrades.allow = false.`,
   mender-app install https://example.com/shop-2.mender
   ssh build cat shop-2.mender | mender-app install --key artifact.pub -
   mender-app install --staged shop`,
-		Args: args(o.staged.Args()),
+		Args: o.staged.Args(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			from, err := o.staged.File(p.config, p.stdin, args)
 			if err != nil {
@@ -269,7 +269,6 @@ func (p *program) commitCommand() *cobra.Command {
 		Short:   "Make the installed update permanent",
 		Long:    `Makes the update of "mender-app install" permanent, if it is still healthy; otherwise starts the previous release again.`,
 		Example: "  mender-app commit",
-		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, release, err := p.lockedClient()
 			if err != nil {
@@ -301,7 +300,6 @@ artifact's name, as "mender-app releases APP" shows them. The Mender client and 
 server do not learn of this, and the client then refuses a delta for the current
 release.`,
 		Example:           "  mender-app rollback\n  mender-app rollback shop\n  mender-app rollback shop 3",
-		Args:              args(cobra.MaximumNArgs(2)),
 		ValidArgsFunction: completeKept,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -379,7 +377,6 @@ is started. Applications stopped by mender-app stop, and failed releases, stay d
 
 mender-app-resume.service runs this at boot.`,
 		Example: "  mender-app resume",
-		Args:    args(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return p.resume(cmd.Context()) },
 	}
 }

@@ -53,7 +53,6 @@ through the script mender-inventory-app in /usr/share/mender/inventory:
 
 Several lines of one name are a list. Unknown values are left out.`,
 		Example: "  mender-app inventory\n  mender-app inventory --json",
-		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v, err := p.inventory(cmd.Context())
 			if err != nil {

@@ -21,7 +21,6 @@ func (p *program) stopCommand() *cobra.Command {
 		Long: `Stops an application. It stays stopped, also after a reboot, until "mender-app start" or
 the commit of an update.`,
 		Example:           "  mender-app stop shop",
-		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := p.engine().Stop(cmd.Context(), args[0]); err != nil {
@@ -37,7 +36,6 @@ func (p *program) startCommand() *cobra.Command {
 		Use:               "start APP",
 		Short:             "Start a stopped application, and wait until it is healthy",
 		Example:           "  mender-app start shop",
-		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := p.engine().Start(cmd.Context(), args[0]); err != nil {
@@ -56,7 +54,6 @@ func (p *program) restartCommand() *cobra.Command {
 only the containers of that service are recreated. Data stays. If it is interrupted,
 "mender-app resume" starts what was stopped.`,
 		Example:           "  mender-app restart shop\n  mender-app restart shop web",
-		Args:              args(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: completeServices,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			doc, what := map[string]string{"application": args[0], "state": view.Installed}, args[0]
@@ -84,7 +81,6 @@ policy may need it, unless --force is given. Its history stays. If the purge is
 interrupted, the same command continues it. It also removes what an older version left
 of a first installation that failed.`,
 		Example:           "  mender-app stop shop\n  mender-app purge shop\n  mender-app purge shop --data --force",
-		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			err := p.settled(func() error { return p.engine().Purge(cmd.Context(), args[0], data, force) })
@@ -115,7 +111,6 @@ func (p *program) healthCommand() *cobra.Command {
 "unhealthy" if everything runs but something is wrong, "down" if something that
 should run does not. A stopped application is none of these.`,
 		Example:           "  mender-app status --health\n  mender-app status --health shop --json",
-		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE:              func(cmd *cobra.Command, names []string) error { return p.health(cmd.Context(), names) },
 	}

@@ -44,7 +44,6 @@ deployment, by its number in "mender-app history APP", also of the open one and 
 removed applications; with --step only of one step, such as downloading, installing or
 rolling-back. The device keeps the logs of the last 20 deployments of an application.`,
 		Example:           "  mender-app logs shop\n  mender-app logs shop web -f --tail 10\n  mender-app logs shop --since 30m\n  mender-app logs shop --json | jq -r .line\n  mender-app logs shop --deployment 12 --step installing",
-		Args:              args(cobra.RangeArgs(1, 2)),
 		ValidArgsFunction: completeServices,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			if tail < 0 || tail > submodules.MaxLogLines {

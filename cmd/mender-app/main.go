@@ -99,18 +99,16 @@ without a Mender client, installs artifacts through the update module like the c
 		p.stopCommand(), p.startCommand(), p.restartCommand(), p.purgeCommand(),
 		p.secretsCommand(), p.doctorCommand(), p.reportCommand(), p.inventoryCommand(), conformanceCommand(), p.probeCommand(), p.versionCommand(),
 	)
-	others := append(p.formerCommands(),
+	root.AddCommand(p.formerCommands()...)
+	root.AddCommand(
 		p.serviceCommand(), p.stageCommand(), p.reconcileCommand(), p.triggerCommand(), p.queueCommand(),
 		p.abortCommand(), p.backupCommand(), p.restoreCommand(), p.holdCommand(), p.windowsCommand(), p.fetchCommand(), p.engineCheckCommand(),
 		p.serveCommand(), p.metricsCommand(), p.valuesCommand(), p.overridesCommand(),
 	)
-	for _, c := range others {
-		c.Args = args(c.Args)
-		root.AddCommand(c)
-	}
 	group(root)
 	addCompletions(root)
 	usage.RefuseUnknown(root, func(c *cobra.Command, text, hint string) error { return wrongUsage(c, errors.New(text), hint) })
+	usage.CheckArguments(root, checkArguments)
 	return root
 }
 
@@ -150,7 +148,6 @@ func (p *program) versionCommand() *cobra.Command {
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  mender-app version --json",
-		Args:    args(cobra.NoArgs),
 		RunE: func(*cobra.Command, []string) error {
 			if p.json {
 				return p.printJSON(map[string]string{"version": version.String()})

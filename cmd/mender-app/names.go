@@ -40,16 +40,13 @@ func (p *program) formerCommands() (list []*cobra.Command) {
 // longer shows.
 func noun(help cobra.Command, alone *cobra.Command, verbs ...*cobra.Command) *cobra.Command {
 	c := &help
-	c.Args, c.RunE = cobra.NoArgs, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	c.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	if alone != nil {
 		c.Args, c.RunE, c.ValidArgsFunction = alone.Args, alone.RunE, alone.ValidArgsFunction
 		c.Flags().AddFlagSet(alone.Flags())
 		c.Flags().VisitAll(func(f *pflag.Flag) { f.Hidden = true })
 	}
 	c.DisableFlagsInUseLine = true
-	for _, v := range verbs {
-		v.Args = args(v.Args)
-	}
 	c.AddCommand(verbs...)
 	return c
 }

@@ -29,7 +29,6 @@ objects in the manifests. They are applied in this order: the files *.yaml in
 An update that they do not fit is refused, with a line that says what to do. A release
 whose policy says keep.overrides = false starts without the operator's.`,
 		Example: "  mender-app overrides set shop memory.yaml\n  mender-app overrides show shop --combined",
-		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	combined := false
@@ -38,7 +37,6 @@ whose policy says keep.overrides = false starts without the operator's.`,
 		Short:             "Show the overrides of an application",
 		Long:              "Shows the overrides of the current release, in the order of their application.",
 		Example:           "  mender-app overrides show shop\n  mender-app overrides show shop --combined",
-		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeApps,
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.showOverrides(cmd, args[0], combined) },
 	}
@@ -52,7 +50,6 @@ the previous override comes back. A stopped application stays stopped. FILE may 
 standard input. While an update is open, the exit code is 75.`,
 		Example: `  mender-app overrides set shop limits.yaml
   echo 'services: {web: {mem_limit: 64m}}' | mender-app overrides set shop -`,
-		Args: cobra.ExactArgs(2),
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, to string) ([]string, cobra.ShellCompDirective) {
 			if len(args) == 0 {
 				return completeApps(cmd, args, to)
@@ -65,7 +62,6 @@ standard input. While an update is open, the exit code is 75.`,
 		Short:             "Remove the operator's override of an application",
 		Long:              "Removes the override of \"overrides set\", and restarts the services that it changed.",
 		Example:           "  mender-app overrides clear shop",
-		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: completeApps,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := p.engine().SetOverrides(cmd.Context(), args[0], ""); err != nil {

@@ -59,7 +59,6 @@ Without a managed application nothing is asked or written. On a device with a Me
 client no artifact is installed: use that client. systemd units run this at boot, when
 the staged artifacts change and, if enabled, from time to time.`,
 		Example: "  mender-app reconcile\n  mender-app reconcile --event boot --json",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return p.runReconcile(cmd.Context(), policy.Event{Name: event}, patience)
 		},
@@ -79,7 +78,6 @@ letters, digits and hyphens. If another reconcile is at work, that one handles i
 Applications whose policies name the event in [[reapply]] are rolled out again if
 something of them has changed.`,
 		Example: "  mender-app trigger battery-full\n  mender-app trigger os-updated --field version=4.2.1",
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			e := policy.Event{Name: args[0]}
 			for _, f := range fields {
@@ -198,7 +196,6 @@ func (p *program) queueCommand() *cobra.Command {
 		Long: `Shows the queues of "mender-app reconcile": one for each application and one for all,
 the first task of each first, with the error of the last attempt.`,
 		Example: "  mender-app queue\n  mender-app queue --json",
-		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			q := &reconcile.Queue{Store: p.config.OpenStore()}
 			tasks, err := q.List()

@@ -55,7 +55,6 @@ PASSWORD and TOKEN in manifests, decrypted secrets, keys, credentials of registr
 passwords of proxies and in URLs. Texts shorter than 4 characters stay. Look through the
 report before you send it: no program can know every secret.`,
 		Example: "  mender-app report\n  mender-app report -o /tmp/shop.tar.gz\n  mender-app report -o - | ssh support@example.com 'cat >report.tar.gz'",
-		Args:    args(cobra.NoArgs),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			now := time.Now().UTC()
 			r := &report{p: p, secrets: &redactor{}, at: now}

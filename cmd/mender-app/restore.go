@@ -49,7 +49,6 @@ restores it anyway; without the option, only a device without configured keys an
 allow_unsigned = true does. On a device with a Mender client, which does not learn of
 this, --force is needed.`,
 		Example:           "  mender-app restore --unsigned /mnt/usb/shop.backup\n  mender-app restore --unsigned shop.backup db",
-		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !force {

@@ -33,7 +33,7 @@ type probe struct {
 
 func (p *program) probeCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: probeCommand, Hidden: true, Args: args(cobra.NoArgs), ValidArgsFunction: cobra.NoFileCompletions,
+		Use: probeCommand, Hidden: true, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(*cobra.Command, []string) error {
 			r := probe{Kernel: sandbox.Kernel(), Leaks: []string{}}
 			var err error

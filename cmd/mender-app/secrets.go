@@ -24,7 +24,6 @@ empty after a reboot, and the engine does not start containers without them.
 mender-app-secrets.service runs this at boot before the engine; if that failed, run it,
 and then START of the application's sub-module.`,
 		Example: "  mender-app secrets",
-		Args:    args(cobra.NoArgs),
 		RunE:    func(cmd *cobra.Command, _ []string) error { return p.secrets(cmd.Context()) },
 	}
 }

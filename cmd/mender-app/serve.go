@@ -72,7 +72,6 @@ the content of the token file in a header "Authorization: Bearer TOKEN", or as t
 user, as a browser does. An address
 other than the loopback's needs TLS as well.`,
 		Example: "  mender-app serve --socket /run/shop.sock\n  mender-app serve --listen 127.0.0.1:8099 --token-file /etc/mender/serve.token",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			listener, err := o.open(p.log)
 			if err != nil {
@@ -120,7 +119,6 @@ and its bytes received and written to flash; open and held work; and free space.
 With -o it replaces a file in one step, for the textfile collector of node_exporter. A
 pipe or a device is written to instead.`,
 		Example: "  mender-app metrics\n  mender-app metrics -o /var/lib/prometheus/node-exporter/mender-app.prom",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s := p.server()
 			s.Handler(cmd.Context())

@@ -31,7 +31,6 @@ func (p *program) serviceEnableCommand() *cobra.Command {
 		Long:              "Switches on a service that its release ships switched off, or that \"service disable\" switched off." + servicesHelp,
 		Example:           "  mender-app service enable shop statistics",
 		ValidArgsFunction: p.completeDisabled,
-		Args:              cobra.ExactArgs(2),
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.switchService(cmd, args[0], args[1], true) },
 	}
 }
@@ -43,7 +42,6 @@ func (p *program) serviceDisableCommand() *cobra.Command {
 		Long:              "Switches a service off: its containers are removed, and its data and images stay." + servicesHelp,
 		Example:           "  mender-app service disable shop statistics",
 		ValidArgsFunction: completeServices,
-		Args:              cobra.ExactArgs(2),
 		RunE:              func(cmd *cobra.Command, args []string) error { return p.switchService(cmd, args[0], args[1], false) },
 	}
 }

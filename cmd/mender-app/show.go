@@ -46,7 +46,6 @@ func (p *program) listCommand() *cobra.Command {
 waits for its commit, the new one. It reads only the store; "mender-app status" asks
 the engines too.`,
 		Example: "  mender-app status --stored\n  mender-app status --stored --json",
-		Args:    args(cobra.NoArgs),
 		RunE:    func(*cobra.Command, []string) error { return p.list() },
 	}
 }
@@ -79,7 +78,6 @@ func (p *program) showCommand() *cobra.Command {
 		Use:               "show APP",
 		Short:             "Show an application",
 		Example:           "  mender-app status --stored shop",
-		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE:              func(_ *cobra.Command, args []string) error { return p.show(args[0]) },
 	}
@@ -124,7 +122,6 @@ func (p *program) releasesCommand() *cobra.Command {
 		Use:               "releases APP",
 		Short:             "List the releases of an application that are on the device",
 		Example:           "  mender-app releases shop",
-		Args:              args(cobra.ExactArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(_ *cobra.Command, args []string) error {
 			list, err := view.Releases(p.config.OpenStore(), args[0])

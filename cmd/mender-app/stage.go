@@ -186,7 +186,6 @@ engine; shared layers take none.
 A damaged artifact is named by the beginning of its digest. It is never installed, and
 "mender-app stage rm" removes it.`,
 		Example: "  mender-app stage list\n  mender-app stage list --json | jq '.[] | select(.allowed) | .artifact_name'",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			list, err := listStaged(p.config)
 			if err != nil {
@@ -261,7 +260,6 @@ that nothing else needs. The installed release stays; if it came from this artif
 "mender-app reconcile" may restore an older staged one (downgrades.automatic of its
 policy). While another call uses the store, the exit code is 75.`,
 		Example: "  mender-app stage rm shop-2",
-		Args:    cobra.ExactArgs(1),
 		ValidArgsFunction: func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			c, err := device.Load()
 			if err != nil || len(args) > 0 {
@@ -344,10 +342,10 @@ func completeStaged(files cobra.CompletionFunc) cobra.CompletionFunc {
 func (c *stagedChoice) Args() cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if c.staged && c.source.stdin {
-			return errors.New("give either --staged or --source-stdin")
+			return wrongUsage(cmd, errors.New("give either --staged or --source-stdin"), "")
 		}
 		if c.staged {
-			return cobra.RangeArgs(1, 2)(cmd, args)
+			return checkArguments(cmd, "APP [VERSION]", args)
 		}
 		return c.source.Args()(cmd, args)
 	}

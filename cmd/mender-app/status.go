@@ -40,7 +40,6 @@ Shorter views: --health prints one line for each application. --stored asks no e
 it lists the applications from the store, with the release that runs or should run (while
 an update waits for its commit, the new one), or prints what the store has of APP.`,
 		Example:           "  mender-app status\n  mender-app status shop --watch\n  mender-app status --health --json || echo something is wrong\n  mender-app status --stored",
-		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(cmd *cobra.Command, names []string) error {
 			switch views := set(watch, stored, health); {

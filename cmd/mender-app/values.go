@@ -34,7 +34,6 @@ The value "enabled" is true or false, and says whether a managed application run
 all. A change rolls out the managed applications whose manifests name the changed value.
 Others get it at their next start.`,
 		Example: "  mender-app values set --app shop LANGUAGE=sv\n  mender-app values show",
-		Args:    cobra.NoArgs,
 		RunE:    func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	app := ""
@@ -50,7 +49,6 @@ Others get it at their next start.`,
 variable; a value is one line without a single quote. While an update is open, the exit
 code is 75.`,
 		Example: "  mender-app values set LANGUAGE=sv\n  mender-app values set --app shop CURRENCY=SEK LIMIT=20",
-		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			set := map[string]string{}
 			for _, a := range args {
@@ -70,7 +68,6 @@ code is 75.`,
 		Short:   "Remove the operator's values, and roll out the applications that used them",
 		Long:    `Removes values of "values set", and runs "mender-app reconcile".`,
 		Example: "  mender-app values unset --app shop LIMIT",
-		Args:    cobra.MinimumNArgs(1),
 		ValidArgsFunction: func(_ *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return p.valueNames(app)
 		},
@@ -82,7 +79,6 @@ code is 75.`,
 		Short:   "Show the effective values, and who set them",
 		Long:    "Shows the values for all applications, or with --app the effective ones of one.",
 		Example: "  mender-app values show --app shop\n  mender-app values show --json",
-		Args:    cobra.NoArgs,
 		RunE:    func(*cobra.Command, []string) error { return p.showValues(app) },
 	}))
 	return cmd

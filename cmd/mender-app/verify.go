@@ -36,7 +36,6 @@ image. Images that share a damaged layer are repaired together. Their containers
 removed meanwhile and started again; volumes stay. If something cannot be repaired,
 nothing is changed, and the error says what to do.`,
 		Example:           "  mender-app verify shop\n  mender-app verify --repair --from shop-2.mender shop",
-		Args:              args(cobra.MaximumNArgs(1)),
 		ValidArgsFunction: completeApps,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			names := args

@@ -36,7 +36,6 @@ policy), and an emergency that a key of the device signed does not wait.
 State scripts of Mender call it, so that the client tries again later:
 mender-app-windows in /usr/share/mender-app/state-scripts.`,
 		Example: "  mender-app windows\n  mender-app windows || exit 21    # in a state script: try again later",
-		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			e := p.engine()
 			rules, signed, release, err := loadedRelease(e)

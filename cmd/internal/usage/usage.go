@@ -111,6 +111,7 @@ func RefuseUnknown(root *cobra.Command, wrong func(c *cobra.Command, text, hint 
 				of.InitDefaultHelpFlag()
 				return of.Help()
 			}
+			c.Args = cobra.ArbitraryArgs // RunE names the one that it does not know
 		case "completion":
 			c.Args = func(_ *cobra.Command, args []string) error {
 				if len(args) == 0 {
@@ -119,6 +120,9 @@ func RefuseUnknown(root *cobra.Command, wrong func(c *cobra.Command, text, hint 
 				return wrong(c, fmt.Sprintf("unknown shell %q", args[0]), MeantCommand(c, args[0]))
 			}
 			c.RunE = func(c *cobra.Command, _ []string) error { return c.Help() }
+			for _, shell := range c.Commands() {
+				shell.Args = nil // for CheckArguments; cobra's error has no hint
+			}
 		}
 	}
 }
