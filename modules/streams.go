@@ -13,7 +13,6 @@ import (
 // Stream is one file of the payload, read as it arrives. The caller closes it.
 type Stream struct {
 	Name string // a plain file name
-	Size int64  // in bytes; -1 if the client does not say
 	io.ReadCloser
 }
 
@@ -70,7 +69,7 @@ func (p *pipes) next() (*Stream, error) {
 		p.close()
 		return nil, io.EOF
 	}
-	name, size, err := parseNext(line, p.sizes)
+	name, err := parseNext(line, p.sizes)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +85,7 @@ func (p *pipes) next() (*Stream, error) {
 		return nil, fmt.Errorf("payload %s: %w", name, err)
 	}
 	p.asked = false
-	return &Stream{Name: name, Size: size, ReadCloser: r}, nil
+	return &Stream{Name: name, ReadCloser: r}, nil
 }
 
 // close closes the offer.
@@ -98,23 +97,23 @@ func (p *pipes) close() {
 }
 
 // parseNext reads "streams/NAME" or "streams/NAME SIZE".
-func parseNext(line string, sizes bool) (name string, size int64, err error) {
-	name, size = line, -1
+func parseNext(line string, sizes bool) (name string, err error) {
+	name = line
 	if sizes {
 		i := strings.LastIndexByte(line, ' ')
 		if i < 0 {
-			return "", 0, fmt.Errorf("payload: no size in %q", line)
+			return "", fmt.Errorf("payload: no size in %q", line)
 		}
 		name = line[:i]
-		if size, err = strconv.ParseInt(line[i+1:], 10, 64); err != nil || size < 0 {
-			return "", 0, fmt.Errorf("payload: bad size in %q", line)
+		if _, err := strconv.ParseUint(line[i+1:], 10, 63); err != nil {
+			return "", fmt.Errorf("payload: bad size in %q", line)
 		}
 	}
 	name, ok := strings.CutPrefix(name, "streams/")
 	if !ok || !plainName(name) {
-		return "", 0, fmt.Errorf("payload: bad name in %q", line)
+		return "", fmt.Errorf("payload: bad name in %q", line)
 	}
-	return name, size, nil
+	return name, nil
 }
 
 func plainName(name string) bool {
@@ -155,10 +154,5 @@ func (s *stored) Next() (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	st, err := f.Stat()
-	if err != nil {
-		_ = f.Close()
-		return nil, err
-	}
-	return &Stream{Name: name, Size: st.Size(), ReadCloser: f}, nil
+	return &Stream{Name: name, ReadCloser: f}, nil
 }

@@ -69,9 +69,6 @@ func (t *Tree) PayloadType() (string, error) { return t.value("header/payload_ty
 // client writes it when the update begins, so it names the previous artifact.
 func (t *Tree) CurrentArtifactName() (string, error) { return t.value("current_artifact_name") }
 
-// DeviceType is the device's type.
-func (t *Tree) DeviceType() (string, error) { return t.value("current_device_type") }
-
 // MetaData is the payload's meta-data as JSON; nil if there is none, for which
 // the clients write the literal null.
 func (t *Tree) MetaData() ([]byte, error) {

@@ -158,12 +158,9 @@ func newImage(config []byte, c *Config, p Platform, layers []Layer, tags []strin
 	return img, nil
 }
 
-// ChainIDs returns the chain IDs of the layers, as the OCI image specification
-// defines them. Each names a layer with all layers below it. The last one names the
-// whole root file system.
-func (img *Image) ChainIDs() []Digest { return ChainIDs(img.DiffIDs) }
-
-// ChainIDs returns the chain IDs of a list of diffIDs.
+// ChainIDs returns the chain IDs of layers, as the OCI image specification defines
+// them. Each names a layer with all layers below it. The last one names the whole
+// root file system.
 func ChainIDs(diffIDs []Digest) []Digest {
 	ids := make([]Digest, len(diffIDs))
 	for i, d := range diffIDs {

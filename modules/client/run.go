@@ -55,7 +55,6 @@ func busy(err error) bool {
 
 // call is a running call of the module.
 type call struct {
-	state  modules.State
 	cmd    *exec.Cmd
 	stdout submodules.Capped
 	stderr *lineWriter
@@ -69,7 +68,7 @@ func (c *Client) start(ctx context.Context, s modules.State) (*call, error) {
 		c.Trace(s)
 	}
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
-	p := &call{state: s, cancel: cancel, done: make(chan struct{}), stdout: submodules.Capped{Max: 64 << 10}, stderr: &lineWriter{log: c.log}}
+	p := &call{cancel: cancel, done: make(chan struct{}), stdout: submodules.Capped{Max: 64 << 10}, stderr: &lineWriter{log: c.log}}
 	p.cmd = exec.CommandContext(ctx, c.Module, string(s), c.tree())
 	p.cmd.Dir = c.tree()
 	p.cmd.Env = c.Env

@@ -265,7 +265,7 @@ func (s *streams) Next() (*modules.Stream, error) {
 	}
 	name := s.names[0]
 	s.names = s.names[1:]
-	return &modules.Stream{Name: name, Size: -1, ReadCloser: io.NopCloser(bytes.NewReader(s.payload[name]))}, nil
+	return &modules.Stream{Name: name, ReadCloser: io.NopCloser(bytes.NewReader(s.payload[name]))}, nil
 }
 
 func (g *rig) engine() *Engine {

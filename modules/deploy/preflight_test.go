@@ -160,7 +160,7 @@ type failing struct{}
 
 func (failing) Next() (*modules.Stream, error) {
 	r := io.MultiReader(bytes.NewReader([]byte{0x1f, 0x8b}), errReader{})
-	return &modules.Stream{Name: artifact.ImagesPayload, Size: -1, ReadCloser: io.NopCloser(r)}, nil
+	return &modules.Stream{Name: artifact.ImagesPayload, ReadCloser: io.NopCloser(r)}, nil
 }
 
 type errReader struct{}

@@ -165,5 +165,5 @@ func (p stagedPayload) Next() (*modules.Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &modules.Stream{Name: info.Name, Size: info.Size, ReadCloser: io.NopCloser(p.r)}, nil
+	return &modules.Stream{Name: info.Name, ReadCloser: io.NopCloser(p.r)}, nil
 }

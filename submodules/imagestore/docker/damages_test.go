@@ -33,7 +33,7 @@ func inPlace(t *testing.T, e *Engine) *overlay {
 // layerDir is where the driver has a layer of an image.
 func layerDir(t *testing.T, o *overlay, s sample, n int) string {
 	t.Helper()
-	dir, err := o.place(filepath.Join(o.root, "image", "overlay2", "layerdb", "sha256", s.img.ChainIDs()[n].Hex()))
+	dir, err := o.place(filepath.Join(o.root, "image", "overlay2", "layerdb", "sha256", image.ChainIDs(s.img.DiffIDs)[n].Hex()))
 	require.NoError(t, err)
 	return dir
 }
