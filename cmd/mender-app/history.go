@@ -35,8 +35,9 @@ who drove it: "mender" for the Mender client's own updates, "by hand" with the u
 name, or "automatic" for a systemd unit.
 
 With a number it shows that deployment: its changes, with digests; each step with its
-start, duration and outcome; the bytes received and written to flash; and the downtime
-of each restarted service. "mender-app logs APP --deployment N" has its log.
+start, duration and outcome; the bytes received, and those that all programs wrote to the
+disks; and the downtime of each restarted service. "mender-app logs APP --deployment N"
+has its log.
 
 --since and --until take a date (2026-11-24), a time (2026-11-24T07:00:00Z) or how
 long ago it was (36h, 7d); they choose by the end of a deployment. If there are

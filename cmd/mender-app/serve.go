@@ -113,8 +113,8 @@ func (p *program) metricsCommand() *cobra.Command {
 		Short: "Print metrics of the applications for Prometheus",
 		Long: `Prints in Prometheus' text format: the state and health of each application and service,
 deployments by outcome; the time of the last one and of the last success, its duration,
-and its bytes received and written to flash; open and held work; and free space.
-"mender-app serve" has the same at /metrics.
+and its bytes received, and those that all programs wrote; open and held work; and free
+space. "mender-app serve" has the same at /metrics.
 
 With -o it replaces a file in one step, for the textfile collector of node_exporter. A
 pipe or a device is written to instead.`,

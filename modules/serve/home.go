@@ -444,7 +444,7 @@ func received(m *store.Measured) string {
 	}
 	text := metered.Human(m.Received) + " received"
 	if m.Written > 0 {
-		text += ", " + metered.Human(m.Written) + " written"
+		text += ", " + metered.Human(m.Written) + " written by all programs"
 	}
 	return text
 }

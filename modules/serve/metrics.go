@@ -143,7 +143,7 @@ func (s *Server) history(f *families, name string) {
 	}
 	if m := last.Measured; m != nil {
 		f.add("mender_app_last_deployment_received_bytes", "gauge", "Bytes that the last deployment received.", float64(m.Received), "application", name)
-		f.add("mender_app_last_deployment_written_bytes", "gauge", "Bytes that were written to flash during the last deployment.", float64(m.Written), "application", name)
+		f.add("mender_app_last_deployment_written_bytes", "gauge", "Bytes that all programs wrote to the disks of the store and the engine during the last deployment.", float64(m.Written), "application", name)
 		for _, t := range m.Downtimes {
 			f.add("mender_app_last_deployment_downtime_seconds", "gauge", "How long no instance of a service was ready during the last deployment, for services it restarted.", t.Seconds, "application", name, "service", t.Service)
 		}

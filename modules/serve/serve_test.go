@@ -374,6 +374,7 @@ func TestMetrics(t *testing.T) {
 		`mender_app_deployments_total{application="shop",status="rolled-back"} 1`,
 		`mender_app_last_success_timestamp_seconds{application="shop"} 1.76364009e+09`,
 		`mender_app_last_deployment_duration_seconds{application="shop"} 90`,
+		`# HELP mender_app_last_deployment_written_bytes Bytes that all programs wrote to the disks of the store and the engine during the last deployment.`,
 		`mender_app_last_deployment_written_bytes{application="shop"} 20`,
 		`mender_app_last_deployment_downtime_seconds{application="shop",service="web"} 1.25`,
 		"mender_app_queue_tasks{state=\"new\"} 0\n", "mender_app_open_deployments 1\n", "mender_app_held 0\n", `mender_app_free_bytes{disk="store"} `,
