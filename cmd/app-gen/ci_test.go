@@ -289,7 +289,7 @@ func TestReleasesPush(t *testing.T) {
 		"app-gen -n shop-1 -q --output-path other/shop-1.mender --application-version 3 && app-gen releases push ../kept other/shop-1.mender": "../kept has another shop-1.mender",
 		"app-gen releases push ../kept app-gen.toml":                             "app-gen.toml",
 		"cp releases/shop-1.mender shop && app-gen releases push ../kept shop-1": "shop-1: no such file",
-		"app-gen releases push ../kept":                                          "PLACE and FILE.mender",
+		"app-gen releases push ../kept":                                          "needs FILE.mender",
 		"app-gen releases push http://example.com/x releases/shop-1.mender":      "is not a place of releases",
 	} {
 		out, err := run("mkdir -p other && " + command)
