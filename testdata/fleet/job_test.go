@@ -119,7 +119,9 @@ func TestJobOnNode(t *testing.T) {
 	busybox, err := exec.LookPath("busybox")
 	require.NoError(t, err)
 	const image = "docker.io/library/app-gen:fleet"
-	img := node.Image(t, image, map[string][]byte{"bin/sh": read(busybox), "bin/app-gen": read(program)}, "PATH=/bin")
+	// The registry has no TLS, which the configuration has to allow.
+	insecure := fmt.Appendf(nil, "[[registry]]\nlocation = %q\ninsecure = true\n", net.JoinHostPort(gateway, r.port))
+	img := node.Image(t, image, map[string][]byte{"bin/sh": read(busybox), "bin/app-gen": read(program), "etc/containers/registries.conf": insecure}, "PATH=/bin")
 	out := node.Ctr("images", "import", img.File(t))
 	require.Contains(t, node.Ctr("images", "ls", "-q"), image, out)
 	t.Cleanup(func() { node.Ctr("images", "rm", image) })
@@ -156,7 +158,7 @@ spec:
 	name := node.Kubectl("-n", namespace, "create", "-f", file, "-o", "name")
 	require.True(t, strings.HasPrefix(name, "job.batch/app-gen-fleet-"), name)
 	about := func() string {
-		return node.Kubectl("-n", namespace, "get", name, "-o", "yaml") + "\n" + node.Kubectl("-n", namespace, "get", "pods", "-o", "wide") + "\n" + node.Kubectl("-n", namespace, "get", "events")
+		return node.Kubectl("-n", namespace, "get", name, "-o", "yaml") + "\n" + node.Kubectl("-n", namespace, "get", "pods", "-o", "wide") + "\n" + node.Kubectl("-n", namespace, "logs", name) + "\n" + node.Kubectl("-n", namespace, "get", "events")
 	}
 	defer func() {
 		if t.Failed() {
