@@ -8,7 +8,6 @@ import (
 
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/delta/elf"
-	"github.com/mender-app/mender-app/delta/internal/branch"
 	"github.com/mender-app/mender-app/delta/internal/codec"
 	"github.com/mender-app/mender-app/delta/internal/lz"
 	"github.com/mender-app/mender-app/delta/internal/lz/parse"
@@ -318,7 +317,7 @@ func (t *target) parts() []script.Part {
 			continue // nothing is left of it
 		}
 		if p.Size >= minPart && len(parts) < codec.MaxParts {
-			parts = append(parts, script.Part{Off: p.Off, Size: p.Size, Kind: partKinds[p.Kind]})
+			parts = append(parts, script.Part{Off: p.Off, Size: p.Size, Kind: codec.PartKinds[p.Kind]})
 		}
 	}
 	return parts
@@ -327,7 +326,3 @@ func (t *target) parts() []script.Part {
 // minPart is the size below which converting a part gains less than saying where it
 // is costs.
 const minPart = 64
-
-var partKinds = map[elf.PartKind]branch.Kind{elf.CodeA32: branch.A32, elf.CodeThumb: branch.Thumb, elf.CodeA64: branch.A64,
-	elf.CodeX86: branch.X86, elf.Pairs: branch.Pairs, elf.Triples: branch.Triples,
-	elf.GoFunctions: branch.GoFunctions, elf.GoSequences: branch.GoSequences}

@@ -23,7 +23,7 @@ func Bounded(next http.RoundTripper, content func(*http.Request) bool) http.Roun
 // IsBlob reports whether a request is for a blob of a registry, even after redirects.
 // go-containerregistry compares it with the size in the manifest while it reads it.
 func IsBlob(r *http.Request) bool {
-	r = firstOf(r)
+	r, _ = firstOf(r)
 	return strings.HasPrefix(r.URL.Path, "/v2/") && strings.Contains(r.URL.Path, "/blobs/sha256:")
 }
 

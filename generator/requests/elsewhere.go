@@ -100,6 +100,6 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // isContent reports whether the registry redirects a request for content.
 func (g *guard) isContent(r *http.Request) bool {
-	first := firstOf(r)
+	first, _ := firstOf(r)
 	return first != r && strings.EqualFold(first.URL.Hostname(), g.host) && strings.HasPrefix(first.URL.Path, "/v2/")
 }

@@ -1,7 +1,7 @@
-// Package requests keeps secrets out of what app-gen's requests tell servers that they were
-// not meant for, and out of errors about requests.
+// Package requests makes app-gen's HTTP requests safe: secrets go only to the servers that
+// they are meant for, and into no error; plain HTTP is asked for; redirects and answers end.
 //
-// It knows HTTP, and nothing of what is fetched.
+// It knows HTTP and the paths of a registry, and nothing of what is fetched.
 package requests
 
 import (
@@ -24,12 +24,9 @@ const redirects = 10
 type quiet struct{ next http.RoundTripper }
 
 func (q quiet) RoundTrip(r *http.Request) (*http.Response, error) {
-	first := r
-	for n := 0; first.Response != nil && first.Response.Request != nil; n++ { // each is a redirect
-		if n == redirects {
-			return nil, fmt.Errorf("it is redirected more than %d times", redirects)
-		}
-		first = first.Response.Request
+	first, n := firstOf(r)
+	if n > redirects {
+		return nil, fmt.Errorf("it is redirected more than %d times", redirects)
 	}
 	if first != r {
 		r = r.Clone(r.Context())
@@ -42,12 +39,13 @@ func (q quiet) RoundTrip(r *http.Request) (*http.Response, error) {
 	return q.next.RoundTrip(r)
 }
 
-// firstOf is the request whose redirects led to r, or r.
-func firstOf(r *http.Request) *http.Request {
-	for r.Response != nil && r.Response.Request != nil { // each is a redirect
+// firstOf is the request whose n redirects led to r, or r.
+func firstOf(r *http.Request) (first *http.Request, n int) {
+	for r.Response != nil && r.Response.Request != nil {
 		r = r.Response.Request
+		n++
 	}
-	return r
+	return r, n
 }
 
 // Failed is the error of a request without its URL. The caller says where the request went.

@@ -97,7 +97,10 @@ func (c *elfCoder) branches(off int64) branch.Kind {
 	if !ok {
 		return branch.None
 	}
-	return branchKinds[kind]
+	return PartKinds[kind]
 }
 
-var branchKinds = [...]branch.Kind{elf.CodeA32: branch.A32, elf.CodeThumb: branch.Thumb, elf.CodeA64: branch.A64, elf.CodeX86: branch.X86}
+// PartKinds says how each kind of part is converted.
+var PartKinds = [...]branch.Kind{elf.CodeA32: branch.A32, elf.CodeThumb: branch.Thumb, elf.CodeA64: branch.A64,
+	elf.CodeX86: branch.X86, elf.Pairs: branch.Pairs, elf.Triples: branch.Triples,
+	elf.GoFunctions: branch.GoFunctions, elf.GoSequences: branch.GoSequences}

@@ -3,9 +3,10 @@ package rules
 import "slices"
 
 // programs are the environment variables that Docker's programs read for themselves, by who
-// reads them. docker-compose takes them from no .env of a release, and app-gen says so: Compose puts all of a .env into its own
-// environment, from where it and the plugins that it starts take them: they could use
-// another engine, fetch files from elsewhere, or run programs.
+// reads them. docker-compose drops them from the .env of a release, and app-gen says so.
+// Compose puts all of a .env into its own environment, from where it and the plugins that it
+// starts take them: they could use another engine, fetch files from elsewhere, or run
+// programs.
 //
 // The names are those in the sources of docker/compose v5.0.2 and compose-go v2.10,
 // docker/cli v29.7.2 with docker/docker v28.5.2, docker/buildx v0.30.1 with
