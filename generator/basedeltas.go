@@ -5,10 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/delta"
 	"github.com/mender-app/mender-app/generator/bases"
+	"github.com/mender-app/mender-app/generator/source"
 	"github.com/mender-app/mender-app/generator/write"
 )
 
@@ -17,7 +19,8 @@ import (
 // smaller result.
 func (m *deltaMaker) overBases(ctx context.Context, img *plannedImage) (*imageDeltas, error) {
 	apart, err := m.overEach(ctx, img, nil)
-	if err != nil || len(img.bases) < 2 {
+	changed := slices.DeleteFunc(slices.Clone(img.bases), func(b *source.Found) bool { return b.Image.ConfigDigest == img.digest() })
+	if err != nil || len(changed) < 2 { // the delta over the image itself has no content
 		return apart, err
 	}
 	together, err := m.overShared(ctx, img)

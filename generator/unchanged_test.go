@@ -60,4 +60,14 @@ func TestUnchangedImages(t *testing.T) {
 	require.NotContains(t, work, "apply shop/side:1")
 	require.NotContains(t, work, "apply shop/extra:1")
 	require.Contains(t, work, "apply shop/web:1")
+
+	// The payload of the older release is not even read, unless its content is needed.
+	info, err := os.Stat(one)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(one, info.Size()*9/10))
+	o.Build.SBOM = ""
+	require.Equal(t, quick, made(o, cache))
+	two.Artifact.Name, two.Images.Releases.Paths, two.Build.Output = "shop-2", []string{one}, filepath.Join(t.TempDir(), "b.mender")
+	_, err = Generate(t.Context(), two, false)
+	require.ErrorContains(t, err, one)
 }

@@ -19,17 +19,22 @@ import (
 	"github.com/mender-app/mender-app/generator/write"
 )
 
-// older is an App Artifact that is used as a source of images.
+// older is an App Artifact that is used as a source of images. Its metadata lists them, so
+// that the payload is read only for content, or where the metadata is the shell app-gen's.
 type older struct {
 	provides map[string]string
 	identity artifact.MadeOver
 	images   []olderImage
 	layers   map[image.Digest]artifact.Layer // that its metadata knows
+	unpacked bool                            // the payload was read
 }
 
+// olderImage has no kind before the payload is read.
 type olderImage struct {
-	info artifact.ImageInfo
-	file string // the image's archive; empty if the artifact has only a delta of it
+	url    string
+	digest image.Digest
+	kind   artifact.Kind
+	file   string // the image's archive; empty if the artifact has only a delta of it
 }
 
 // Held is an image in an older artifact.
@@ -46,28 +51,37 @@ func (o *Opener) Held(ctx context.Context, path string) ([]Held, error) {
 	}
 	var list []Held
 	for _, img := range a.images {
-		list = append(list, Held{img.info.URLNew, img.info.Digest})
+		list = append(list, Held{img.url, img.digest})
 	}
 	return list, nil
 }
 
-// older reads an artifact, once.
+// older reads the header of an artifact, once, and its payload if its metadata does not
+// say what is in it.
 func (o *Opener) older(ctx context.Context, path string) (*older, error) {
 	if a := o.artifacts[path]; a != nil {
 		return a, nil
 	}
-	a, err := o.unpack(ctx, path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &Error{Text: path + " does not exist", NotFound: true}
+	a, err := o.header(ctx, path)
+	if err == nil && len(a.images) == 0 {
+		err = o.unpack(ctx, path, a)
 	}
 	if err != nil {
-		return nil, &Error{Text: path, Err: err}
+		return nil, unreadable(path, err)
 	}
+	a.identity.Digest = a.content()
 	if o.artifacts == nil {
 		o.artifacts = map[string]*older{}
 	}
 	o.artifacts[path] = a
 	return a, nil
+}
+
+func unreadable(path string, err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return &Error{Text: path + " does not exist", NotFound: true}
+	}
+	return &Error{Text: path, Err: err}
 }
 
 func (o *Opener) fromArtifact(ctx context.Context, s Spec, near string) (*Found, error) {
@@ -79,28 +93,33 @@ func (o *Opener) fromArtifact(ctx context.Context, s Spec, near string) (*Found,
 	if err != nil {
 		return nil, err
 	}
-	if img.file == "" && o.Rebuild != nil && img.info.Kind == artifact.KindDelta {
-		got, err := o.Rebuild(ctx, s.Path, img.info.Digest)
+	if !a.unpacked {
+		if err := o.unpack(ctx, s.Path, a); err != nil {
+			return nil, unreadable(s.Path, err)
+		}
+	}
+	if img.file == "" && o.Rebuild != nil && img.kind == artifact.KindDelta {
+		got, err := o.Rebuild(ctx, s.Path, img.digest)
 		if err != nil {
 			return nil, err
 		}
-		return &Found{Image: got, URL: img.info.URLNew, Provides: a.provides, Artifact: a.identity}, nil
+		return &Found{Image: got, URL: img.url, Provides: a.provides, Artifact: a.identity}, nil
 	}
 	if img.file == "" {
 		return nil, &Error{
-			Text: fmt.Sprintf("%s: it has %s as a delta, without the content", s.Path, img.info.URLNew),
+			Text: fmt.Sprintf("%s: it has %s as a delta, without the content", s.Path, img.url),
 			Hint: "take the image from where that artifact took it (registry, docker-daemon: or an archive)",
 		}
 	}
 	archive, err := o.archive(img.file)
 	if err != nil {
-		return nil, &Error{Text: fmt.Sprintf("%s: %s", s.Path, img.info.URLNew), Err: err}
+		return nil, &Error{Text: fmt.Sprintf("%s: %s", s.Path, img.url), Err: err}
 	}
 	got, err := o.choose(archive, s.String(), "")
 	if err != nil {
 		return nil, err
 	}
-	return &Found{Image: got, URL: img.info.URLNew, Provides: a.provides, Artifact: a.identity}, checkLayers(s.String(), got)
+	return &Found{Image: got, URL: img.url, Provides: a.provides, Artifact: a.identity}, checkLayers(s.String(), got)
 }
 
 // Unchanged finds an image in an older artifact that is the image img, and takes the
@@ -111,10 +130,10 @@ func (o *Opener) Unchanged(ctx context.Context, s Spec, img *image.Image) (*Foun
 		return nil, err
 	}
 	held, err := a.choose(s, "")
-	if err != nil || held.info.Digest != img.ConfigDigest {
+	if err != nil || held.digest != img.ConfigDigest {
 		return nil, err
 	}
-	return &Found{Image: img, URL: held.info.URLNew, From: s, Provides: a.provides, Artifact: a.identity, Layers: a.layers}, nil
+	return &Found{Image: img, URL: held.url, From: s, Provides: a.provides, Artifact: a.identity, Layers: a.layers}, nil
 }
 
 func (a *older) choose(s Spec, near string) (*olderImage, error) {
@@ -122,15 +141,16 @@ func (a *older) choose(s Spec, near string) (*olderImage, error) {
 	var urls []string
 	for i := range a.images {
 		img := &a.images[i]
-		urls = append(urls, img.info.URLNew)
-		if s.Ref == "" || Normal(s.Ref) == Normal(img.info.URLNew) {
+		urls = append(urls, img.url)
+		again := slices.ContainsFunc(fit, func(other *olderImage) bool { return other.digest == img.digest })
+		if !again && (s.Ref == "" || Normal(s.Ref) == Normal(img.url)) {
 			fit = append(fit, img)
 		}
 	}
 	if len(fit) > 1 && near != "" {
 		var close []*olderImage
 		for _, img := range fit {
-			if Repository(img.info.URLNew) == Repository(near) {
+			if Repository(img.url) == Repository(near) {
 				close = append(close, img)
 			}
 		}
@@ -149,80 +169,109 @@ func (a *older) choose(s Spec, near string) (*olderImage, error) {
 	return fit[0], nil
 }
 
-// unpack reads the artifact to its end, which verifies it. It keeps the image
-// archives in the temporary directory.
-func (o *Opener) unpack(ctx context.Context, path string) (*older, error) {
+// reader opens an artifact of an application; done closes it.
+func (o *Opener) reader(ctx context.Context, path string) (r *mender.Reader, done func() error, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer f.Close()
 	size := int64(-1)
 	if info, err := f.Stat(); err == nil {
 		size = info.Size()
 	}
-	r, err := mender.NewReader(metered.Reader(ctx, f, metered.Sum(func(n int64) { o.tell(path, n, size) })), mender.ReadOptions{})
+	r, err = mender.NewReader(metered.Reader(ctx, f, metered.Sum(func(n int64) { o.tell(path, n, size) })), mender.ReadOptions{})
+	if err == nil && r.Header().PayloadType != mender.PayloadTypeApp {
+		err = fmt.Errorf("its payload type is %q, not %q", r.Header().PayloadType, mender.PayloadTypeApp)
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, err
+	}
+	return r, f.Close, nil
+}
+
+// header reads what the header says of an artifact.
+func (o *Opener) header(ctx context.Context, path string) (*older, error) {
+	r, done, err := o.reader(ctx, path)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	h := r.Header()
-	if h.PayloadType != mender.PayloadTypeApp {
-		return nil, fmt.Errorf("its payload type is %q, not %q", h.PayloadType, mender.PayloadTypeApp)
+	a := &older{provides: h.Provides, identity: artifact.MadeOver{Name: h.Name}, layers: map[image.Digest]artifact.Layer{}}
+	m, _, err := artifact.ParseMetadata(h.MetaData)
+	if err != nil {
+		return a, nil // the payload says what is in it
 	}
-	files := map[image.Digest]bool{} // components that are no images
-	layers := map[image.Digest]artifact.Layer{}
-	if m, _, err := artifact.ParseMetadata(h.MetaData); err == nil {
-		for _, c := range m.Components {
-			files[c.Digest] = c.IsFile()
-			for _, l := range c.Layers {
-				layers[l.DiffID] = l
-			}
+	for _, c := range m.ImageComponents() {
+		a.images = append(a.images, olderImage{url: c.URL, digest: c.Digest})
+		for _, l := range c.Layers {
+			a.layers[l.DiffID] = l
 		}
 	}
-	a := &older{provides: h.Provides, layers: layers}
+	return a, nil
+}
+
+// unpack reads the artifact to its end, which verifies it. It keeps the image
+// archives in the temporary directory.
+func (o *Opener) unpack(ctx context.Context, path string, a *older) error {
+	r, done, err := o.reader(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer done()
+	known := len(a.images) > 0
 	for {
 		file, err := r.Next()
 		if errors.Is(err, io.EOF) {
-			a.identity = artifact.MadeOver{Name: h.Name, Digest: a.content()}
-			return a, nil
+			a.unpacked = true
+			return nil
 		}
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if file.Name != artifact.ImagesPayload {
 			continue
 		}
 		err = artifact.ReadImages(r, artifact.ReadOptions{SpoolDir: o.TempDir}, func(info artifact.ImageInfo, content io.Reader) error {
-			if files[info.Digest] {
-				return nil
-			}
-			if info.Kind == artifact.KindShared || info.Variant > 1 {
+			switch {
+			case info.Kind == artifact.KindShared, info.Variant > 1:
 				return nil // the image was recorded with its first member
+			case known && !a.has(info.Digest):
+				return nil // a file
 			}
-			img := olderImage{info: info}
-			if n := len(a.images); n > 0 && a.images[n-1].info.Digest == info.Digest { // the whole image, beside its deltas
-				a.images = a.images[:n-1]
+			if !a.has(info.Digest) {
+				a.images = append(a.images, olderImage{url: info.URLNew, digest: info.Digest})
 			}
+			file := ""
 			if info.Kind == artifact.KindFull {
 				var err error
-				if img.file, err = o.keep(content); err != nil {
+				if file, err = o.keep(content); err != nil {
 					return fmt.Errorf("%s: %w", info.URLNew, err)
 				}
 			}
-			a.images = append(a.images, img)
+			for i := range a.images { // a whole image comes last, after its deltas
+				if img := &a.images[i]; img.digest == info.Digest {
+					img.kind, img.file = info.Kind, file
+				}
+			}
 			return nil
 		})
 		if err != nil {
-			return nil, err
+			return err
 		}
 	}
+}
+
+func (a *older) has(d image.Digest) bool {
+	return slices.ContainsFunc(a.images, func(img olderImage) bool { return img.digest == d })
 }
 
 // content is the digest that artifact.MadeOver describes.
 func (a *older) content() digest.Digest {
 	var list []string
 	for _, img := range a.images {
-		list = append(list, img.info.Digest.Hex()+"\n")
+		list = append(list, img.digest.Hex()+"\n")
 	}
 	slices.Sort(list)
 	return digest.Of([]byte(strings.Join(slices.Compact(list), "")))

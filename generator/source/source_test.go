@@ -509,3 +509,16 @@ func TestPlatformOfIndex(t *testing.T) {
 		}
 	}
 }
+
+// An older release may have one image under two names: it is one image, and both find it.
+func TestOlderImageWithTwoNames(t *testing.T) {
+	a := older{images: []olderImage{{url: "shop/web:1", digest: "sha256:1"}, {url: "shop/worker:1", digest: "sha256:1"}}}
+	for ref, want := range map[string]string{"": "shop/web:1", "shop/web:1": "shop/web:1", "shop/worker:1": "shop/worker:1"} {
+		got, err := a.choose(Spec{Path: "shop-1.mender", Ref: ref}, "")
+		require.NoError(t, err)
+		require.Equal(t, want, got.url)
+	}
+	a.images = append(a.images, olderImage{url: "shop/db:1", digest: "sha256:2"})
+	_, err := a.choose(Spec{Path: "shop-1.mender"}, "")
+	require.ErrorContains(t, err, "holds several images")
+}
