@@ -27,68 +27,29 @@ type Old interface {
 	io.Closer
 }
 
-// delta rebuilds an image from a mender-app delta and the old content.
+// delta rebuilds an image from a mender-app delta and the old content. It returns
+// errPresent if the engine has the image already.
 func (rc *receiver) delta(r *bufio.Reader) error {
-	d, err := decoder.New(r)
+	d, more, err := rc.openDelta(r)
 	if err != nil {
 		return err
 	}
-	var more *sharedContent
-	if d.Header().Image == delta.SharedContent {
-		if rc.in.Want.Config != "" { // a present image does not need the shared content
-			rc.id = rc.in.Want
-			if has, err := rc.target.Has(rc.ctx, rc.id); err != nil {
-				return err
-			} else if has {
-				return errPresent
-			}
-		}
-		if more, err = rc.shared(d); err != nil {
-			return err
-		}
-		defer more.close()
-		if d, err = decoder.New(r); err != nil { // r is buffered: the second delta starts where the first ended
-			return err
-		}
-	}
+	defer more.close()
 	objects := d.Header().Objects
-	if len(objects) == 0 || objects[0].Kind != delta.Blob || objects[0].Size > image.MaxConfig {
-		return fmt.Errorf("%w: it is not of an image: a config must come first", delta.ErrFormat)
-	}
-	want := objects[0].Digest
-	diffIDs := make([]image.Digest, 0, len(objects)-1)
-	sizes := make([]int64, 0, len(objects)-1)
-	for _, o := range objects[1:] {
-		if o.Kind != delta.Tar || o.Size < 0 {
-			return fmt.Errorf("%w: it is not of an image: object %d is no layer", delta.ErrFormat, o.Index)
-		}
-		diffIDs = append(diffIDs, o.Digest)
-		sizes = append(sizes, o.Size)
-	}
-	// The platform is in the config, which is rebuilt first.
-	if rc.in.Want.Config != "" && rc.in.Want.Config != want {
-		return fmt.Errorf("the delta makes the image with config %s, and %s is announced: %w", want, rc.in.Want.Config, image.ErrMismatch)
-	}
-	if err := rc.announced.checkDelta(d.Header()); err != nil {
+	sizes, err := rc.identify(d.Header(), more.size())
+	if err != nil {
 		return err
 	}
-	if err := rc.announced.checkTemp(d.Header(), more.size()); err != nil {
-		return err
-	}
-	if rc.in.Want.DiffIDs != nil && !slices.Equal(rc.in.Want.DiffIDs, diffIDs) {
-		return fmt.Errorf("the delta of image %s: its layers are not those announced: %w", want, image.ErrMismatch)
-	}
-	rc.id = Identity{Config: want, DiffIDs: diffIDs}
 	if has, err := rc.target.Has(rc.ctx, rc.id); err != nil {
 		return err
 	} else if has {
 		return errPresent
 	}
-	present, err := rc.target.Present(rc.ctx, diffIDs)
+	present, err := rc.target.Present(rc.ctx, rc.id.DiffIDs)
 	if err != nil {
 		return err
 	}
-	if err := rc.fitsAll(diffIDs, sizes, present); err != nil {
+	if err := rc.fitsAll(rc.id.DiffIDs, sizes, present); err != nil {
 		return err
 	}
 	layers := slices.DeleteFunc(needed(d.Header(), present), func(l image.Digest) bool { return more.has(l) })
@@ -98,17 +59,84 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 	}
 	defer old.Close()
 
-	a := archived{id: rc.id, names: make([]string, len(diffIDs)), sizes: sizes, present: present}
+	a := archived{id: rc.id, names: make([]string, len(rc.id.DiffIDs)), sizes: sizes, present: present}
 	if objects[0].Encoding == delta.Omitted {
-		if a.config, err = readConfig(rc.ctx, old, want); err != nil {
+		if a.config, err = readConfig(rc.ctx, old, rc.id.Config); err != nil {
 			return submodules.Mark(err, submodules.ErrBase)
 		}
 		if err := rc.checkConfig(a.config); err != nil {
 			return err
 		}
 	}
-	last := lastNeeded(objects, present)
-	err = d.Apply(rc.ctx, more.with(old), rc.in.TempDir, func(o delta.ObjectInfo) (delta.Sink, error) {
+	if err := rc.apply(d, more.with(old), &a); err != nil {
+		return err
+	}
+	if err := rc.copyOmitted(old, &a); err != nil {
+		return err
+	}
+	return rc.writer().finish(a, rc.tags(rc.id.Config))
+}
+
+// openDelta opens the delta of an image. more is the content that comes before it, for all
+// deltas of the image; nil if there is none.
+func (rc *receiver) openDelta(r *bufio.Reader) (d *decoder.Decoder, more *sharedContent, err error) {
+	if d, err = decoder.New(r); err != nil || d.Header().Image != delta.SharedContent {
+		return d, nil, err
+	}
+	if rc.in.Want.Config != "" { // a present image does not need the shared content
+		rc.id = rc.in.Want
+		if has, err := rc.target.Has(rc.ctx, rc.id); err != nil {
+			return nil, nil, err
+		} else if has {
+			return nil, nil, errPresent
+		}
+	}
+	if more, err = rc.shared(d); err != nil {
+		return nil, nil, err
+	}
+	if d, err = decoder.New(r); err != nil { // r is buffered: the second delta starts where the first ended
+		more.close()
+		return nil, nil, err
+	}
+	return d, more, nil
+}
+
+// identify sets rc.id to the image that a delta makes, compares it with what is announced,
+// and returns the sizes of its layers. more is the size of the shared content.
+func (rc *receiver) identify(h delta.Header, more int64) (sizes []int64, err error) {
+	objects := h.Objects
+	if len(objects) == 0 || objects[0].Kind != delta.Blob || objects[0].Size > image.MaxConfig {
+		return nil, fmt.Errorf("%w: it is not of an image: a config must come first", delta.ErrFormat)
+	}
+	id := Identity{Config: objects[0].Digest, DiffIDs: make([]image.Digest, 0, len(objects)-1)}
+	for _, o := range objects[1:] {
+		if o.Kind != delta.Tar || o.Size < 0 {
+			return nil, fmt.Errorf("%w: it is not of an image: object %d is no layer", delta.ErrFormat, o.Index)
+		}
+		id.DiffIDs = append(id.DiffIDs, o.Digest)
+		sizes = append(sizes, o.Size)
+	}
+	// The platform is in the config, which is rebuilt first.
+	if rc.in.Want.Config != "" && rc.in.Want.Config != id.Config {
+		return nil, fmt.Errorf("the delta makes the image with config %s, and %s is announced: %w", id.Config, rc.in.Want.Config, image.ErrMismatch)
+	}
+	if err := rc.announced.checkDelta(h); err != nil {
+		return nil, err
+	}
+	if err := rc.announced.checkTemp(h, more); err != nil {
+		return nil, err
+	}
+	if rc.in.Want.DiffIDs != nil && !slices.Equal(rc.in.Want.DiffIDs, id.DiffIDs) {
+		return nil, fmt.Errorf("the delta of image %s: its layers are not those announced: %w", id.Config, image.ErrMismatch)
+	}
+	rc.id = id
+	return sizes, nil
+}
+
+// apply decodes the config and the layers that the engine lacks into the archive.
+func (rc *receiver) apply(d *decoder.Decoder, old delta.Old, a *archived) error {
+	last := lastNeeded(d.Header().Objects, a.present)
+	err := d.Apply(rc.ctx, old, rc.in.TempDir, func(o delta.ObjectInfo) (delta.Sink, error) {
 		if o.Index > last {
 			return nil, errEnough
 		}
@@ -116,7 +144,7 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 			return &configSink{rc: rc, into: &a.config}, nil
 		}
 		dig := o.Digest
-		if _, ok := present[dig]; ok || rc.writer().has(blobName(dig)) {
+		if _, ok := a.present[dig]; ok || rc.writer().has(blobName(dig)) {
 			return discard{}, nil
 		}
 		a.names[o.Index-1] = blobName(dig)
@@ -126,15 +154,19 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 		g, err := rc.gauge(rc.writer().tw, dig)
 		return &layerSink{rc: rc, gauge: g}, err
 	})
-	if err != nil && !errors.Is(err, errEnough) {
-		return err
+	if errors.Is(err, errEnough) {
+		return nil
 	}
-	for i, dig := range diffIDs {
-		if _, ok := present[dig]; ok {
+	return err
+}
+
+// copyOmitted copies the layers that the delta omits, and that the engine has only at
+// another place in a chain of layers, where it cannot use them.
+func (rc *receiver) copyOmitted(old Old, a *archived) error {
+	for i, dig := range rc.id.DiffIDs {
+		if _, ok := a.present[dig]; ok {
 			continue
 		}
-		// The delta omits this layer, and the engine has it only at another place
-		// in a chain of layers, where it cannot use it.
 		if !rc.writer().has(blobName(dig)) {
 			if _, err := rc.copyLayer(old, dig); err != nil {
 				return submodules.Mark(err, submodules.ErrBase)
@@ -142,7 +174,7 @@ func (rc *receiver) delta(r *bufio.Reader) error {
 		}
 		a.names[i] = blobName(dig)
 	}
-	return rc.writer().finish(a, rc.tags(rc.id.Config))
+	return nil
 }
 
 // errEnough ends the decoding of a delta when all other layers are present.
