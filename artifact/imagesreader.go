@@ -107,7 +107,7 @@ func (r *imagesReader) member(h *tar.Header) error {
 	switch name := parts[2]; name {
 	case memberURLNew, memberURLCurrent, memberSumNew, memberSumCurrent:
 		if _, ok := d.texts[name]; ok {
-			return fail("it is there twice")
+			return fail("it occurs twice")
 		}
 		if h.Size > maxTextMember {
 			return fail("%d bytes where a line should be", h.Size)
@@ -122,7 +122,7 @@ func (r *imagesReader) member(h *tar.Header) error {
 		return nil
 	case memberDeepDelta:
 		if d.deep {
-			return fail("it is there twice")
+			return fail("it occurs twice")
 		}
 		if h.Size != 0 {
 			return fail("it should be empty")

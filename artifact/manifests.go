@@ -207,7 +207,7 @@ func (t tree) add(name string, n node) error {
 		return fmt.Errorf("member %q: more than %d directories deep", clip.Text(name), maxDepth)
 	}
 	if old, ok := t[name]; ok && (old.kind != kindDir || n.kind != kindDir) {
-		return fmt.Errorf("member %q is there twice", clip.Text(name))
+		return fmt.Errorf("member %q occurs twice", clip.Text(name))
 	}
 	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
 		if parent, ok := t[dir]; ok {

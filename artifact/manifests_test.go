@@ -262,7 +262,7 @@ func TestNamesOfManifests(t *testing.T) {
 		"a\xff":                              "is not UTF-8",
 		"a\nb":                               "cannot be printed",
 		"d/" + long + "x":                    "no file system holds more than 255",
-		strings.Repeat(long+"/", 4) + "file": "at most 1014 may be",
+		strings.Repeat(long+"/", 4) + "file": "the maximum is 1014",
 	} {
 		_, err := WriteManifests(io.Discard, fstest.MapFS{name: {}})
 		require.ErrorIs(t, err, ErrPayload)

@@ -52,7 +52,7 @@ func WriteManifests(w io.Writer, fsys fs.FS) (Written, error) {
 	}
 	size.Payload = gz.n
 	if size.Payload > MaxManifests {
-		return size, fmt.Errorf("manifests: %w: %d bytes, at most %d may be", ErrTooLarge, size.Payload, MaxManifests)
+		return size, fmt.Errorf("manifests: %w: %d bytes, the maximum is %d", ErrTooLarge, size.Payload, MaxManifests)
 	}
 	size.Digest = t.digest()
 	return size, nil

@@ -278,7 +278,7 @@ func TestMetadataHostile(t *testing.T) {
 			c := m.Components[0]
 			c.URL, c.Layers = "worker:2", c.Layers[1:]
 			m.Components = append(m.Components, c)
-		}, `another one under the name "docker.io/library/web:2"`},
+		}, `a different image under the name "docker.io/library/web:2"`},
 		{"too many layers", func(m *Metadata) { m.Components[0].Layers = make([]Layer, image.MaxLayers+1) }, "layers"},
 		{"too many components", func(m *Metadata) { m.Components = make([]Component, maxComponents+1) }, "components"},
 	} {
@@ -302,7 +302,7 @@ func TestMetadataHostile(t *testing.T) {
 	}
 }
 
-// TestAmbiguousMetadata: a key that is there twice, or in another case than the
+// TestAmbiguousMetadata: a key that occurs twice, or in another case than the
 // format has it, is refused by name on every level, in a string or not.
 func TestAmbiguousMetadata(t *testing.T) {
 	m := sample()
@@ -313,20 +313,20 @@ func TestAmbiguousMetadata(t *testing.T) {
 	plain, err := json.Marshal(metadataFields(*m))
 	require.NoError(t, err)
 	for _, c := range []struct{ old, new, says string }{
-		{`"application_name":`, `"application_name":"other","application_name":`, `the key "application_name" is there twice`},
+		{`"application_name":`, `"application_name":"other","application_name":`, `the key "application_name" occurs twice`},
 		{`"application_name":`, `"Application_Name":`, `the key "Application_Name" is "application_name" in another case`},
-		{`"requires":`, `"requires":[],"requires":`, `the key "requires" is there twice`},
+		{`"requires":`, `"requires":[],"requires":`, `the key "requires" occurs twice`},
 		{`"requires":`, `"REQUIRES":`, `the key "REQUIRES" is "requires" in another case`},
 		{`"components":`, `"Components":`, `the key "Components" is "components" in another case`},
 		{`"components":`, `"Components":[],"components":`, `the keys "Components" and "components" differ only in case`},
-		{`"version":"1.1"`, `"version":"1.1","unknown":{"a":1,"a":2}`, `the key "a" is there twice`},
-		{`"digest":`, `"digest":"","digest":`, `the key "digest" is there twice`},
+		{`"version":"1.1"`, `"version":"1.1","unknown":{"a":1,"a":2}`, `the key "a" occurs twice`},
+		{`"digest":`, `"digest":"","digest":`, `the key "digest" occurs twice`},
 		{`"digest":`, `"Digest":`, `the key "Digest" is "digest" in another case`},
 		{`"diff_id":`, `"diff_ID":`, `the key "diff_ID" is "diff_id" in another case`},
-		{`"engine":`, `"engine":0,"engine":`, `the key "engine" is there twice`},
+		{`"engine":`, `"engine":0,"engine":`, `the key "engine" occurs twice`},
 		{`"engine":`, `"Engine":`, `the key "Engine" is "engine" in another case`},
 		{`"K8S_NAMESPACE":`, `"k8s_namespace":"x","K8S_NAMESPACE":`, `the keys "k8s_namespace" and "K8S_NAMESPACE" differ only in case`},
-		{`"managed":`, `"managed":false,"managed":`, `the key "managed" is there twice`},
+		{`"managed":`, `"managed":false,"managed":`, `the key "managed" occurs twice`},
 		{`"managed":`, `"Managed":false,"managed":`, `the keys "Managed" and "managed" differ only in case`},
 	} {
 		quote := func(s string) string { return strings.ReplaceAll(s, `"`, `\"`) }

@@ -442,7 +442,7 @@ func checkForm(format Format, bases []Base, layers int, encoding func(int) Encod
 func (c *Component) furtherName(same []*Component) error {
 	for i, s := range same {
 		if c.URL == s.URL {
-			return fmt.Errorf("its image is there twice under this name")
+			return fmt.Errorf("its image occurs twice under this name")
 		}
 		if i > 0 {
 			continue // the same as the first
@@ -450,7 +450,7 @@ func (c *Component) furtherName(same []*Component) error {
 		if c.Type != s.Type || c.Platform != s.Platform || c.ConfigSize != s.ConfigSize || c.Size != s.Size || c.Format != s.Format ||
 			c.PayloadBytes != s.PayloadBytes || !slices.Equal(c.Layers, s.Layers) ||
 			!reflect.DeepEqual(c.Bases, s.Bases) || !reflect.DeepEqual(c.Variants, s.Variants) {
-			return fmt.Errorf("its image is another one under the name %q", clip.Text(s.URL))
+			return fmt.Errorf("it names a different image under the name %q", clip.Text(s.URL))
 		}
 	}
 	return nil

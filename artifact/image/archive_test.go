@@ -31,7 +31,7 @@ func readLayer(t testing.TB, l *Layer) []byte {
 
 // TestOpenArchive reads the same image from every kind of archive.
 func TestOpenArchive(t *testing.T) {
-	s := makeSample(t, amd64, "base", "app", "base") // a layer that is there twice, as a link
+	s := makeSample(t, amd64, "base", "app", "base") // a layer that occurs twice, as a link
 	other := makeSample(t, armV7, "base", "arm")
 	paths := map[string]string{
 		"classic":             put(t, rig.Tar(t, s.classic(t, "web:1")...)),
@@ -114,7 +114,7 @@ func TestOpenArchiveHostile(t *testing.T) {
 		says    string
 	}{
 		{"nothing in it", []rig.Entry{file("x", nil)}, ErrFormat, "neither manifest.json nor index.json"},
-		{"twice", append(s.classic(t, "web:1"), file("./manifest.json", nil)), ErrFormat, "there twice"},
+		{"twice", append(s.classic(t, "web:1"), file("./manifest.json", nil)), ErrFormat, "occurs twice"},
 		{"dot-dot", []rig.Entry{file("a/../../b", nil)}, ErrFormat, ".. in its name"},
 		{"absolute", []rig.Entry{file("/manifest.json", nil)}, ErrFormat, "absolute name"},
 		{"no config", []rig.Entry{manifest(dockerImage{Config: cfg})}, ErrMissing, cfg},

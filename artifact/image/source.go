@@ -201,7 +201,7 @@ func (t *tarSource) add(name string, h *tar.Header, end int64) error {
 	_, file := t.files[name]
 	_, link := t.links[name]
 	if file || link {
-		return fmt.Errorf("%w: it is there twice", ErrFormat)
+		return fmt.Errorf("%w: it occurs twice", ErrFormat)
 	}
 	switch h.Typeflag {
 	case tar.TypeReg:
@@ -257,7 +257,7 @@ func (t *tarSource) repeated(first extent, h *tar.Header, end int64) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: it is there twice, with different content", ErrFormat)
+	return fmt.Errorf("%w: it occurs twice, with different content", ErrFormat)
 }
 
 func (t *tarSource) open(name string) (io.ReadSeekCloser, int64, error) {

@@ -158,7 +158,7 @@ func (s *stream) member(h *tar.Header) error {
 		return nil
 	}
 	if s.seen[h.Name] {
-		return fmt.Errorf("%w: it is there twice", ErrFormat)
+		return fmt.Errorf("%w: it occurs twice", ErrFormat)
 	}
 	s.seen[h.Name] = true
 	switch h.Typeflag {

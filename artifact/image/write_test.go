@@ -51,7 +51,7 @@ func TestWriteArchive(t *testing.T) {
 	require.Equal(t, b, write(t, spec))
 	names := memberNames(t, b)
 	require.Equal(t, []string{"oci-layout", "index.json", "manifest.json", blobDir + digest.Of(s.config).Hex()}, names[:4])
-	require.Len(t, names, 5+2) // the layer that is there twice is written once
+	require.Len(t, names, 5+2) // the layer that occurs twice is written once
 
 	a, err := OpenArchive(put(t, b))
 	require.NoError(t, err)

@@ -78,14 +78,14 @@ func (r *Reader) headerMember(tr io.Reader, m *tar.Header, found map[string][]by
 				r.header.ScriptSums = make(map[string]digest.Digest)
 			}
 			if _, ok := r.header.ScriptSums[script]; ok {
-				return fmt.Errorf("%w: %s is there twice", ErrFormat, m.Name)
+				return fmt.Errorf("%w: %s occurs twice", ErrFormat, m.Name)
 			}
 			r.header.ScriptSums[script] = digest.OfHash(sum)
 		}
 		return nil // not needed here
 	}
 	if _, ok := found[m.Name]; ok || m.Typeflag != tar.TypeReg {
-		return fmt.Errorf("%w: %s is there twice, or is no file", ErrFormat, m.Name)
+		return fmt.Errorf("%w: %s occurs twice, or is no file", ErrFormat, m.Name)
 	}
 	if m.Size > most {
 		return fmt.Errorf("%w: %s of %d bytes", ErrTooLarge, m.Name, m.Size)

@@ -97,7 +97,7 @@ func TestReaderHostile(t *testing.T) {
 	typed := func(s string) []part { return with(header, 1, part{header[1].name, []byte(s), 0}) }
 	const name = `"artifact_name":`
 	changedInfo := func(old, new string) []part { return info(strings.Replace(string(header[0].body), old, new, 1)) }
-	twice := func(key string) string { return fmt.Sprintf("ambiguous JSON: the key %q is there twice", key) }
+	twice := func(key string) string { return fmt.Sprintf("ambiguous JSON: the key %q occurs twice", key) }
 	inAnotherCase := func(key, known string) string {
 		return fmt.Sprintf("ambiguous JSON: the key %q is %q in another case", key, known)
 	}
@@ -134,8 +134,8 @@ func TestReaderHostile(t *testing.T) {
 		{"wrong checksum of a file", manifest(strings.Replace(lines, lines[:64], sumOf(nil), 1)), ErrChecksum, "images.tar.gz"},
 		{"wrong checksum of the header", manifest(strings.Replace(lines, sumOf(good[2].body), sumOf(nil), 1)), ErrChecksum, "header.tar"},
 		{"wrong checksum of the version", manifest(strings.Replace(lines, sumOf(good[0].body), sumOf(nil), 1)), ErrChecksum, "version"},
-		{"file not in the manifest", join(t, with(good, 3, part{"data/0000.tar", join(t, append(slices.Clone(data), part{"x", nil, 0})), 0})), ErrFormat, `"x" is there twice, not in the manifest`},
-		{"file twice", join(t, with(good, 3, part{"data/0000.tar", join(t, append(slices.Clone(data), data[0])), 0})), ErrFormat, "there twice"},
+		{"file not in the manifest", join(t, with(good, 3, part{"data/0000.tar", join(t, append(slices.Clone(data), part{"x", nil, 0})), 0})), ErrFormat, `"x" occurs twice, is not in the manifest`},
+		{"file twice", join(t, with(good, 3, part{"data/0000.tar", join(t, append(slices.Clone(data), data[0])), 0})), ErrFormat, "occurs twice"},
 		{"file is a link", join(t, with(good, 3, part{"data/0000.tar", join(t, with(data, 0, part{"images.tar.gz", nil, '2'})), 0})), ErrFormat, "no file"},
 		{"something behind", join(t, append(slices.Clone(good), part{"x", nil, 0})), ErrFormat, `"x" after the payload`},
 		{"second data", join(t, append(slices.Clone(good), part{"data/0001.tar", nil, 0})), ErrUnsupported, "several payloads"},

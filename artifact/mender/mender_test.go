@@ -234,7 +234,7 @@ func TestWriteErrors(t *testing.T) {
 		{"no type", func(s *Spec, _ *Options) { s.PayloadType = "" }, "no payload type"},
 		{"meta-data null", func(s *Spec, _ *Options) { s.MetaData = []byte("null") }, "not a JSON object"},
 		{"meta-data empty", func(s *Spec, _ *Options) { s.MetaData = []byte{} }, "not a JSON object"},
-		{"a key of meta-data twice", func(s *Spec, _ *Options) { s.MetaData = []byte(`{"a":1,"a":2}`) }, `meta-data: ambiguous JSON: the key "a" is there twice`},
+		{"a key of meta-data twice", func(s *Spec, _ *Options) { s.MetaData = []byte(`{"a":1,"a":2}`) }, `meta-data: ambiguous JSON: the key "a" occurs twice`},
 		{"a provide in two cases", func(s *Spec, _ *Options) { s.Provides = map[string]string{"x.web": "1", "x.Web": "2"} }, "type-info: ambiguous JSON: the keys"},
 		{"a script of the operating system", func(s *Spec, _ *Options) { s.Scripts = []Script{{"Idle_Enter_00", nil}} }, `not "Idle_Enter_00"`},
 		{"the path of a script", func(s *Spec, _ *Options) { s.Scripts = []Script{{"ArtifactInstall_Enter_00_/../x", nil}} }, "a state script has a name"},

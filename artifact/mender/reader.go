@@ -325,7 +325,7 @@ func (r *Reader) next() (*FileInfo, error) {
 	}
 	sum := r.manifest[dataDir+h.Name]
 	if h.Typeflag != tar.TypeReg || sum == "" || r.files[h.Name] {
-		return nil, fmt.Errorf("%w: payload's file %q is there twice, not in the manifest, or no file", ErrFormat, h.Name)
+		return nil, fmt.Errorf("%w: payload's file %q occurs twice, is not in the manifest, or is no file", ErrFormat, h.Name)
 	}
 	r.files[h.Name] = true
 	r.cur = &file{info: FileInfo{h.Name, h.Size, sum}, hash: sha256.New()}

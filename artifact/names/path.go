@@ -27,7 +27,7 @@ func CheckPath(s string) error {
 	case s == "":
 		return fmt.Errorf("the name of the file is empty")
 	case len(s) > MaxPath:
-		return fmt.Errorf("the name %q has %d bytes, and at most %d may be: rename it", clip.Text(s), len(s), MaxPath)
+		return fmt.Errorf("the name %q has %d bytes, the maximum is %d: rename it", clip.Text(s), len(s), MaxPath)
 	case !utf8.ValidString(s):
 		return fmt.Errorf("the name %q is not UTF-8: rename it", clip.Text(s))
 	case strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }):

@@ -22,7 +22,7 @@ func TestCheckPath(t *testing.T) {
 		"a\u200bb":                          `"a\u200bb" has a character`,
 		"a\x1b[2J":                          "cannot be printed",
 		"d/" + long + "x":                   "has 256 bytes, and no file system holds more than 255",
-		strings.Repeat("d/", names.MaxPath): "has 2028 bytes, and at most 1014 may be",
+		strings.Repeat("d/", names.MaxPath): "has 2028 bytes, the maximum is 1014",
 	} {
 		err := names.CheckPath(s)
 		require.ErrorContains(t, err, want)

@@ -72,7 +72,7 @@ func (e *envelope) add(o mender.Options) (bool, error) {
 		return false, err
 	}
 	if len(e.Sigs) == MaxSignatures {
-		return false, fmt.Errorf("%w: it has %d signatures, and more may not be", ErrStatement, MaxSignatures)
+		return false, fmt.Errorf("%w: it has %d signatures, which is the maximum", ErrStatement, MaxSignatures)
 	}
 	e.Sigs = append(e.Sigs, signature{Sig: sig})
 	return true, nil
@@ -85,7 +85,7 @@ func (e *envelope) encode(most int) (json.RawMessage, error) {
 		return nil, fmt.Errorf("statement: %w", err)
 	}
 	if len(b) > most {
-		return nil, fmt.Errorf("%w: %d bytes, at most %d may be", ErrStatement, len(b), most)
+		return nil, fmt.Errorf("%w: %d bytes, the maximum is %d", ErrStatement, len(b), most)
 	}
 	return b, nil
 }

@@ -97,7 +97,7 @@ func object(b []byte, t reflect.Type) ([]byte, error) {
 		folded := fold(key)
 		switch other, twice := keys[folded]; {
 		case twice && other == key:
-			return nil, fmt.Errorf("%w: the key %q is there twice", ErrKey, clip.Text(key))
+			return nil, fmt.Errorf("%w: the key %q occurs twice", ErrKey, clip.Text(key))
 		case twice:
 			return nil, fmt.Errorf("%w: the keys %q and %q differ only in case", ErrKey, clip.Text(other), clip.Text(key))
 		case len(keys) == MaxKeys:

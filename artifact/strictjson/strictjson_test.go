@@ -57,10 +57,10 @@ func TestUnmarshal(t *testing.T) {
 func TestRefused(t *testing.T) {
 	long := strings.Repeat("é", 99)
 	for doc, says := range map[string]string{
-		`{"one":{},"one":{}}`:                 `the key "one" is there twice`,
-		`{"a":1,"\u0061":2}`:                  `the key "a" is there twice`,
-		`{"x":{"y":[0,{"z":1,"z":1}]}}`:       `the key "z" is there twice`,
-		`[{"a":1},{"b":1,"b":1}]`:             `the key "b" is there twice`,
+		`{"one":{},"one":{}}`:                 `the key "one" occurs twice`,
+		`{"a":1,"\u0061":2}`:                  `the key "a" occurs twice`,
+		`{"x":{"y":[0,{"z":1,"z":1}]}}`:       `the key "z" occurs twice`,
+		`[{"a":1},{"b":1,"b":1}]`:             `the key "b" occurs twice`,
 		`{"one":{"name":"a"},"ONE":{}}`:       `the keys "one" and "ONE" differ only in case`,
 		`{"unknown":1,"Unknown":1}`:           `the keys "unknown" and "Unknown" differ only in case`,
 		`{"one":{"map":{"x":"1","X":"2"}}}`:   `the keys "x" and "X" differ only in case`,
@@ -71,11 +71,11 @@ func TestRefused(t *testing.T) {
 		`{"many":[{"name":""},{"NAME":""}]}`:  `the key "NAME" is "name" in another case`,
 		`{"named":{"Name":{"Name":""}}}`:      `the key "Name" is "name" in another case`,
 		`{"own":{"nAme":""}}`:                 `the key "nAme" is "name" in another case`,
-		`{"own":{"name":"","name":""}}`:       `the key "name" is there twice`,
+		`{"own":{"name":"","name":""}}`:       `the key "name" occurs twice`,
 		`{"any":{"a":1,"A":1}}`:               `the keys "a" and "A" differ only in case`,
-		"{\"\\n\":1,\"\\n\":1}":               `the key "\n" is there twice`,
-		"{\"\xff\":1,\"\xfe\":1}":             `is there twice`,
-		`{"` + long + `":1,"` + long + `":1}`: `the key "` + strings.Repeat("é", 50) + `…" is there twice`,
+		"{\"\\n\":1,\"\\n\":1}":               `the key "\n" occurs twice`,
+		"{\"\xff\":1,\"\xfe\":1}":             `occurs twice`,
+		`{"` + long + `":1,"` + long + `":1}`: `the key "` + strings.Repeat("é", 50) + `…" occurs twice`,
 		many(MaxKeys + 1):                     "more than 4096 keys",
 		many(MaxKeys):                         "",
 	} {

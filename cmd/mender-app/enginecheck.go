@@ -99,7 +99,7 @@ func (p *program) engineCheck(ctx context.Context, wanted, orchestrator string) 
 		err = p.table("APPLICATION\tVERSION\tVERDICT\tWHY", rows)
 	}
 	if err == nil && against != nil {
-		err = fmt.Errorf("%w: version %s of the engine would not do for %s", client.ErrRefused, wanted, strings.Join(against, ", "))
+		err = fmt.Errorf("%w: version %s of the engine does not suit %s", client.ErrRefused, wanted, strings.Join(against, ", "))
 	}
 	return err
 }
@@ -119,7 +119,7 @@ func (p *program) engineApps(orchestrator string) (names []string, of string, er
 		}
 	}
 	if orchestrator == "" && len(found) > 1 {
-		return nil, "", fmt.Errorf("%w: there are applications of %s: say whose engine is meant with --orchestrator",
+		return nil, "", fmt.Errorf("%w: there are applications of %s: choose one with --orchestrator",
 			device.ErrUsage, strings.Join(slices.Sorted(maps.Keys(found)), " and "))
 	}
 	for o := range found {

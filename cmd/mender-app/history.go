@@ -57,7 +57,7 @@ last deployment.`,
 				}
 			}
 			if limit < 0 || cursor < 0 {
-				return fmt.Errorf("%w: --limit and --cursor are not negative", device.ErrUsage)
+				return fmt.Errorf("%w: --limit and --cursor must not be negative", device.ErrUsage)
 			}
 			var err error
 			if q.Since, err = timeOf("--since", since); err != nil {
@@ -70,7 +70,7 @@ last deployment.`,
 				return p.history(args[0], q)
 			}
 			if cursor > 0 {
-				return fmt.Errorf("%w: --cursor is about one APP: for the next page of all, use --until", device.ErrUsage)
+				return fmt.Errorf("%w: --cursor needs an APP; for the next page of all applications, use --until", device.ErrUsage)
 			}
 			return p.histories(q)
 		},
@@ -221,7 +221,7 @@ func members(r store.Record) string {
 func deploymentNumber(text string) (int64, error) {
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 1 {
-		return 0, fmt.Errorf("%w: %q is no number of a deployment: mender-app history APP has them", device.ErrUsage, text)
+		return 0, fmt.Errorf("%w: %q is not the number of a deployment: mender-app history APP lists them", device.ErrUsage, text)
 	}
 	return n, nil
 }

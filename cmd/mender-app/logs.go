@@ -51,7 +51,7 @@ rolling-back. The device keeps the logs of the last 20 deployments of an applica
 			}
 			if number != "" || step != "" {
 				if len(names) > 1 || follow || number == "" {
-					return fmt.Errorf("%w: --step goes with --deployment, and neither with a service or --follow", device.ErrUsage)
+					return fmt.Errorf("%w: --step needs --deployment, and works with neither a service nor --follow", device.ErrUsage)
 				}
 				return p.deploymentLog(names[0], number, step, times)
 			}
@@ -118,7 +118,7 @@ func (p *program) deploymentLog(app, number, step string, times bool) error {
 		return err
 	})
 	if errors.Is(err, store.ErrNoRecord) {
-		return fmt.Errorf("%w: mender-app history %s has the numbers, and the newest 20 have a log", err, app)
+		return fmt.Errorf("%w: mender-app history %s lists the numbers; only the newest 20 deployments have a log", err, app)
 	}
 	return err
 }

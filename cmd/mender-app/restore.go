@@ -81,7 +81,7 @@ func (p *program) trustsBackup(unsigned bool) error {
 	if unsigned || s.AllowUnsigned && len(s.Keys) == 0 {
 		return nil
 	}
-	return fmt.Errorf("%w: nobody has signed a backup: --unsigned restores it nevertheless", client.ErrRefused)
+	return fmt.Errorf("%w: backups are not signed: use --unsigned to restore one", client.ErrRefused)
 }
 
 func (p *program) restore(ctx context.Context, file string, names []string, values bool) error {

@@ -159,7 +159,7 @@ func readToken(file string) (string, error) {
 		return "", err
 	}
 	if st.Mode().Perm()&0o007 != 0 {
-		return "", fmt.Errorf("%w: everybody may read or write the token in %s: chmod 600 it", device.ErrUsage, file)
+		return "", fmt.Errorf("%w: everybody can read or write the token in %s: run chmod 600 on it", device.ErrUsage, file)
 	}
 	text, err := input.Bounded(f, file, maxToken)
 	if err != nil {

@@ -44,7 +44,7 @@ an update waits for its commit, the new one), or prints what the store has of AP
 		RunE: func(cmd *cobra.Command, names []string) error {
 			switch views := set(watch, stored, health); {
 			case views > 1:
-				return wrongUsage(cmd, errors.New("give one of --watch, --stored and --health"), "")
+				return wrongUsage(cmd, errors.New("use only one of --watch, --stored and --health"), "")
 			case stored && len(names) == 0:
 				return p.list()
 			case stored:

@@ -67,7 +67,7 @@ func Decode(ctx context.Context, w io.Writer, old io.ReaderAt, oldSize int64, de
 		return err
 	}
 	if announced != size {
-		return fmt.Errorf("%w: it makes %d bytes, and %d were announced", ErrFormat, announced, size)
+		return fmt.Errorf("%w: it makes %d bytes, but %d were announced", ErrFormat, announced, size)
 	}
 	if rest := deltaSize - headerSize; controlSize > rest || diffSize > rest-controlSize {
 		return fmt.Errorf("%w: its blocks are larger than it is", ErrFormat)

@@ -64,7 +64,7 @@ func ClassNamed(name string) (Class, error) {
 			return c, nil
 		}
 	}
-	return Class{}, fmt.Errorf("%q is no class of devices; there are %s", name, names())
+	return Class{}, fmt.Errorf("%q is not a class of devices; the classes are %s", name, names())
 }
 
 // Time is how long one core of a device of the class takes for so many instructions.
@@ -106,7 +106,7 @@ func Parse(s string) (b Budget, err error) {
 		if unit := map[byte]float64{'M': 1e6, 'G': 1e9}[amount[n]]; unit > 0 {
 			count, err := strconv.ParseFloat(amount[:n], 64)
 			if count *= unit; err != nil || !(count >= 1 && count <= maxInstructions) {
-				return b, fmt.Errorf("%q is no number of instructions, as 500M or 20G", amount)
+				return b, fmt.Errorf("%q is not a number of instructions, such as 500M or 20G", amount)
 			}
 			b.Instructions = int64(count)
 			return b, nil
@@ -119,7 +119,7 @@ func Parse(s string) (b Budget, err error) {
 	}
 	b.Class = class
 	if b.Time, err = time.ParseDuration(amount); err != nil || b.Time <= 0 || b.Time > maxTime {
-		return b, fmt.Errorf("%q is neither a time of at most %v, as 30s or 30s@armv7, nor a number of instructions, as 20G", s, maxTime)
+		return b, fmt.Errorf("%q is neither a time of at most %v, such as 30s or 30s@armv7, nor a number of instructions, such as 20G", s, maxTime)
 	}
 	return b, nil
 }
@@ -142,7 +142,7 @@ func (b Budget) On(platform string) (int64, error) {
 	case b.Class != "" && b.Class != class.Name:
 		return 0, nil
 	case !known:
-		return 0, fmt.Errorf("how fast devices of %s are is not known, only of %s: give a number of instructions, as 20G", platform, names())
+		return 0, fmt.Errorf("the speed of %s devices is not known, only that of %s: give a number of instructions, such as 20G", platform, names())
 	}
 	return max(1, int64(b.Time.Seconds()*float64(class.Speed))), nil
 }

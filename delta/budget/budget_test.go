@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 		"1e30G":      "no number of instructions",
 		"NaNG":       "no number of instructions",
 		"1 2G":       "no number of instructions",
-		"30s@":       `"" is no class of devices; there are armv7, arm64, amd64`,
+		"30s@":       `"" is not a class of devices; the classes are armv7, arm64, amd64`,
 		"30s@mips":   "no class of devices",
 		"30s@arm":    "no class of devices",
 		"@armv7":     "neither a time",
@@ -97,7 +97,7 @@ func TestParseLink(t *testing.T) {
 	}
 	for _, s := range []string{"", "0", "-1", "fast", "10MB/s", "10Mbits", "10/s/s", "999bit", "0.9kbit/s", "2000Gbit/s", "NaN", "Inf", "1e300Gbit", "Mbit/s", "1 2Mbit"} {
 		_, err := ParseLink(s)
-		require.ErrorContains(t, err, "is no rate of 1 kbit/s to 1000 Gbit/s", s)
+		require.ErrorContains(t, err, "is not a rate from 1 kbit/s to 1000 Gbit/s", s)
 	}
 	require.Equal(t, "10 Mbit/s", DefaultLink.String())
 	require.Equal(t, "9.6 kbit/s", Link(9600).String())

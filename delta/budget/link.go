@@ -39,7 +39,7 @@ func ParseLink(s string) (Link, error) {
 		}
 		break
 	}
-	return 0, fmt.Errorf("%q is no rate of 1 kbit/s to 1000 Gbit/s, such as 250kbit/s, 10Mbit/s or 1Gbit/s", s)
+	return 0, fmt.Errorf("%q is not a rate from 1 kbit/s to 1000 Gbit/s, such as 250kbit/s, 10Mbit/s or 1Gbit/s", s)
 }
 
 // String returns the rate in the greatest unit of which it has one.

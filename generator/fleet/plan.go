@@ -597,7 +597,7 @@ func (p *Plan) check() error {
 			return errors.New("it is for another version of app-gen")
 		}
 		if seen[hex] {
-			return errors.New("a delta is there twice")
+			return errors.New("a delta occurs twice")
 		}
 		seen[hex] = true
 	}

@@ -41,7 +41,7 @@ func (c *composer) secret(name string, f types.FileObjectConfig) error {
 		_, eerr := os.Lstat(filepath.Join(c.dir, rel+names.EncryptedSuffix))
 		switch {
 		case err == nil && eerr == nil:
-			return &Error{Place: file, Text: fmt.Sprintf("secret %s is there twice, in plain and encrypted", name), Hint: "remove " + rel + " or " + rel + names.EncryptedSuffix}
+			return &Error{Place: file, Text: fmt.Sprintf("secret %s occurs twice, in plain and encrypted", name), Hint: "remove " + rel + " or " + rel + names.EncryptedSuffix}
 		case eerr == nil:
 			c.found.Encrypted = true
 			return nil
@@ -107,7 +107,7 @@ func (k *kube) encrypt(dir, file string) error {
 		return &Error{Place: at, Text: "this Secret cannot be encrypted: its file has other objects than Secrets", Hint: "move the Secrets into a file of their own, which is encrypted whole"}
 	}
 	if _, err := os.Lstat(filepath.Join(dir, file+names.EncryptedSuffix)); err == nil {
-		return &Error{Place: at, Text: file + " is there twice, in plain and encrypted", Hint: "remove " + file + " or " + file + names.EncryptedSuffix}
+		return &Error{Place: at, Text: file + " occurs twice, in plain and encrypted", Hint: "remove " + file + " or " + file + names.EncryptedSuffix}
 	}
 	return k.found.encrypt(dir, file, at)
 }

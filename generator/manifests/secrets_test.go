@@ -111,5 +111,5 @@ func TestEncrypt(t *testing.T) {
 	_, err = Kubernetes(writeFiles(t, map[string]string{"a.yaml": other + "---\n" + secret}), KubernetesOptions{Encrypt: true})
 	require.ErrorContains(t, err, "a.yaml:5: this Secret cannot be encrypted: its file has other objects")
 	_, err = Kubernetes(writeFiles(t, map[string]string{"a.yaml": secret, "a.yaml.age": "x"}), KubernetesOptions{Encrypt: true})
-	require.ErrorContains(t, err, "there twice")
+	require.ErrorContains(t, err, "occurs twice")
 }

@@ -346,7 +346,7 @@ func TestOddities(t *testing.T) {
 	}
 }
 
-// A member that is there twice with different content is refused.
+// A member that occurs twice with different content is refused.
 func TestMembersThatDiffer(t *testing.T) {
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)
@@ -359,7 +359,7 @@ func TestMembersThatDiffer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "two.tar")
 	require.NoError(t, os.WriteFile(path, b.Bytes(), 0o600))
 	_, err := open(t, opener(t, "linux/amd64"), "docker-archive:"+path+"=web:1")
-	require.ErrorContains(t, err, "it is there twice, with different content")
+	require.ErrorContains(t, err, "it occurs twice, with different content")
 }
 
 // What the tools of others write is read the same from each place that they write it to.

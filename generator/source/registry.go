@@ -300,7 +300,7 @@ func (o *Opener) download(ctx context.Context, what string, img v1.Image, listed
 		}
 	}
 	if free, err := freeSpace(o.TempDir); err == nil && total > free {
-		return nil, &write.Error{Err: fmt.Errorf("%w: the layers have %d bytes, and %s has room for %d", syscall.ENOSPC, total, o.TempDir, free)}
+		return nil, &write.Error{Err: fmt.Errorf("%w: the layers have %d bytes, but %s has room for %d", syscall.ENOSPC, total, o.TempDir, free)}
 	}
 	step := func(n int64) {
 		mu.Lock()

@@ -55,11 +55,11 @@ func newMeter() *meter {
 func refusal(m layer.Member, made map[string]bool) error {
 	switch {
 	case m.Kind == layer.Unknown && m.Header.Typeflag == tar.TypeGNUSparse:
-		return fmt.Errorf("no container engine unpacks %s, a sparse file in GNU tar's old format: write the layer with tar --format=posix, or without --sparse", m.Path)
+		return fmt.Errorf("container engines cannot unpack %s, a sparse file in GNU tar's old format: write the layer with tar --format=posix, or without --sparse", m.Path)
 	case m.Kind == layer.Unknown:
-		return fmt.Errorf("no container engine unpacks %s: a member of a tar of type %q", m.Path, m.Header.Typeflag)
+		return fmt.Errorf("container engines cannot unpack %s: a member of a tar of type %q", m.Path, m.Header.Typeflag)
 	case m.Kind == layer.Whiteout && made[m.Path]:
-		return fmt.Errorf("no container engine unpacks the layer: it makes %s and then removes it", m.Path)
+		return fmt.Errorf("container engines cannot unpack the layer: it makes %s and then removes it", m.Path)
 	case m.Kind == layer.Whiteout:
 	case m.Kind != layer.None && m.Kind != layer.Opaque:
 		made[m.Path] = true

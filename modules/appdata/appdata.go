@@ -122,7 +122,7 @@ func read(dir string) (*record, error) {
 		return nil, nil
 	}
 	if err == nil && (!st.Mode().IsRegular() || st.Size() > maxRecord) {
-		err = fmt.Errorf("%s is no file of at most %d bytes", file, maxRecord)
+		err = fmt.Errorf("%s is not a file of at most %d bytes", file, maxRecord)
 	}
 	if err != nil {
 		return nil, err

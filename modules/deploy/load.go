@@ -151,7 +151,7 @@ func (l *loader) images(ctx context.Context, r io.Reader) error {
 	}
 	return l.readImages(ctx, r, most, func(d image.Digest) error {
 		if _, apart := l.header.Content[d]; apart {
-			return fmt.Errorf("%w: %s is in it, and the metadata says that it is elsewhere", artifact.ErrPayload, d)
+			return fmt.Errorf("%w: %s is in it, and the metadata says that it is outside of the payload", artifact.ErrPayload, d)
 		}
 		return nil
 	})

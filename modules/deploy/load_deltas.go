@@ -91,7 +91,7 @@ func (l *loader) makeFile(ctx context.Context, info artifact.ImageInfo, c store.
 			return nil, err
 		}
 		if sum != base.Digest {
-			return nil, submodules.Mark(fmt.Errorf("%s is %s on this device, and the delta needs %s: install the full artifact", base.URL, sum, base.Digest), submodules.ErrBase)
+			return nil, submodules.Mark(fmt.Errorf("%s is %s on this device, but the delta needs %s: install the full artifact", base.URL, sum, base.Digest), submodules.ErrBase)
 		}
 	}
 	l.e.Log.Info("applying a delta", "app", l.a.Name, "component", c.URL, "base", base.URL)
@@ -155,7 +155,7 @@ func (l *loader) copyOrSave(ctx context.Context, base artifact.Base, path string
 	}
 	err = l.client().Save(ctx, submodules.SaveRequest{Request: l.only(was).request(), URL: base.URL, Path: path})
 	if errors.Is(err, submodules.ErrNotFound) {
-		err = submodules.Mark(fmt.Errorf("the delta needs %s, which is not there: install the full artifact", base.URL), submodules.ErrBase)
+		err = submodules.Mark(fmt.Errorf("the delta needs %s, which is missing: install the full artifact", base.URL), submodules.ErrBase)
 	}
 	return path, err
 }

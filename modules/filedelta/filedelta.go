@@ -65,7 +65,7 @@ func Apply(ctx context.Context, q Request) error {
 		return wrap(err)
 	}
 	if q.Size >= 0 && q.Max-out.left != q.Size {
-		return fmt.Errorf("%w: it makes %d bytes, and %d were announced", ErrDelta, q.Max-out.left, q.Size)
+		return fmt.Errorf("%w: it makes %d bytes, but %d were announced", ErrDelta, q.Max-out.left, q.Size)
 	}
 	return nil
 }

@@ -22,12 +22,12 @@ func executable(manifests, name string) (string, error) {
 	dir := filepath.Join(manifests, policy.HooksDir)
 	path := filepath.Join(dir, name)
 	if st, err := os.Lstat(dir); err != nil || !st.IsDir() {
-		return "", fmt.Errorf("the manifests have no directory %s, and the policy names the hook %s", policy.HooksDir, name)
+		return "", fmt.Errorf("the manifests have no directory %s, but the policy names the hook %s", policy.HooksDir, name)
 	}
 	st, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("%s/%s is missing in the manifests, and the policy names it", policy.HooksDir, name)
+		return "", fmt.Errorf("%s/%s is missing in the manifests, but the policy names it", policy.HooksDir, name)
 	case err != nil:
 		return "", err
 	case !st.Mode().IsRegular():

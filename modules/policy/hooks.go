@@ -105,7 +105,7 @@ func (p *Policy) checkHooks() error {
 		case !slices.Contains(HookNames, h.Name):
 			return bad(key+".name", "%q is not %s", clip.Text(h.Name), strings.Join(HookNames, ", "))
 		case seen[h.Name]:
-			return bad(key+".name", "%s is there twice", h.Name)
+			return bad(key+".name", "%s occurs twice", h.Name)
 		}
 		seen[h.Name] = true
 		if h.Name == HookEnabled && !p.Managed {

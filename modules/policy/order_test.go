@@ -87,7 +87,7 @@ func TestOrderOfAny(t *testing.T) {
 		for i, g := range groups {
 			for _, name := range g {
 				if _, twice := at[name]; twice {
-					t.Fatalf("%s is there twice: %v", name, groups)
+					t.Fatalf("%s occurs twice: %v", name, groups)
 				}
 				at[name] = i
 			}

@@ -224,7 +224,7 @@ func (p *Policy) checkDepends(app string) error {
 			return bad(key+".name", "%s depends on itself", app)
 		}
 		if seen[d.Name] {
-			return bad(key+".name", "%s is there twice: write one expression for its versions", d.Name)
+			return bad(key+".name", "%s occurs twice: write one expression for its versions", d.Name)
 		}
 		seen[d.Name] = true
 		if err := checkExpression(key+".version", d.Version); err != nil {

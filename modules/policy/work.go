@@ -102,7 +102,7 @@ func (p *Policy) checkData() error {
 			return err
 		}
 		if dir == "/" || slices.Contains(d.Directories[:i], dir) {
-			return bad(key, "%q is the whole machine, or is there twice", clip.Text(dir))
+			return bad(key, "%q is the whole machine, or occurs twice", clip.Text(dir))
 		}
 	}
 	named := len(d.Volumes) > 0 || len(d.Directories) > 0
@@ -172,7 +172,7 @@ func checkNames(key string, list []string, check func(key, name string) error) e
 			return err
 		}
 		if slices.Contains(list[:i], name) {
-			return bad(at, "%s is there twice", clip.Text(name))
+			return bad(at, "%s occurs twice", clip.Text(name))
 		}
 	}
 	return nil

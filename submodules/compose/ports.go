@@ -68,7 +68,7 @@ func (s *session) checkPorts(pl *plan) error {
 		for _, p := range svc.hostPorts() {
 			if by, ok := taken[p]; ok {
 				called := name(by)
-				return submodules.Mark(fmt.Errorf("service %s needs the port %v, which the container %s has that is no application's: stop it (docker stop %s), or give the service another port", service, p, called, called), submodules.ErrRequirement)
+				return submodules.Mark(fmt.Errorf("service %s needs the port %v, which the container %s has, and that belongs to no application: stop it (docker stop %s), or give the service another port", service, p, called, called), submodules.ErrRequirement)
 			}
 		}
 	}

@@ -65,7 +65,7 @@ func noRoom(taken, size, room int64) error {
 	if size < math.MaxInt64-taken {
 		size += taken
 	}
-	return submodules.Mark(fmt.Errorf("the image's new layers take at least %s, and where the engine keeps images %s are free: make room there", metered.Human(size), metered.Human(room)), submodules.ErrSpace)
+	return submodules.Mark(fmt.Errorf("the image's new layers take at least %s, and the engine's file system has %s free: free some and try again", metered.Human(size), metered.Human(room)), submodules.ErrSpace)
 }
 
 // roomState is a receiver's account of the target's free space.

@@ -110,7 +110,7 @@ func TestRepair(t *testing.T) {
 	r.emptyFile()
 	_, err = r.m.Repair(ctx, submodules.RepairRequest{Request: r.call(r.ns, ""), Work: t.TempDir()})
 	require.ErrorIs(t, err, submodules.ErrContent)
-	require.ErrorContains(t, err, "pod stray in "+r.ns+" is no application's")
+	require.ErrorContains(t, err, "pod stray in "+r.ns+" belongs to no application")
 	require.Equal(t, "v1", r.answer("web"))
 	require.Contains(t, r.Kubectl("-n", r.ns, "delete", "pod", "stray", "--timeout=180s"), "deleted")
 	apps, err = r.m.Repair(ctx, submodules.RepairRequest{Request: r.call(r.ns, ""), Work: t.TempDir()})

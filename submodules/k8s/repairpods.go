@@ -70,7 +70,7 @@ func (s *session) users(ctx context.Context, refs []string, running []containerd
 	for _, c := range running {
 		app, ok := owner[c.PodUID]
 		if !ok {
-			return nil, submodules.Mark(fmt.Errorf("%s is no application's and runs from a damaged image: stop it (kubectl -n %s delete pod %s, or scale down what makes it), and repair again",
+			return nil, submodules.Mark(fmt.Errorf("%s belongs to no application and runs from a damaged image: stop it (kubectl -n %s delete pod %s, or scale down what makes it), and repair again",
 				c, c.PodNamespace, c.Pod), submodules.ErrContent)
 		}
 		if !slices.Contains(apps, app) {

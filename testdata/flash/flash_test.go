@@ -156,7 +156,7 @@ func TestBytesWritten(t *testing.T) {
 				return slices.Sorted(strings.Lines(r.MustRun(t, "docker", "images", "-a", "--no-trunc")))
 			}
 			before := images()
-			c := r.measure(t, `! { `+load+`; } 2>/tmp/said && grep -q "error: .*make room there" /tmp/said`, huge, "3")
+			c := r.measure(t, `! { `+load+`; } 2>/tmp/said && grep -q "error: .*free some and try again" /tmp/said`, huge, "3")
 			require.Less(t, c.engine, int64(1<<20), "a file of 10 GB in a few KiB")
 			require.Less(t, c.rss, int64(32<<20))
 			require.Equal(t, before, images())

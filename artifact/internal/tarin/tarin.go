@@ -151,11 +151,11 @@ func (t *Reader) end(members int64) error {
 		n, err := t.raw.Read(buf)
 		for _, b := range buf[:n] {
 			if b != 0 {
-				return t.fail(t.bad(errors.New("something follows the end of the tar")))
+				return t.fail(t.bad(errors.New("there is data after the end of the tar")))
 			}
 		}
 		if tail += int64(n); tail > maxTail {
-			return t.fail(t.bad(errors.New("something follows the end of the tar")))
+			return t.fail(t.bad(errors.New("there is data after the end of the tar")))
 		}
 		if err == io.EOF {
 			break

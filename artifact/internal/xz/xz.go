@@ -215,7 +215,7 @@ func (z *Reader) end() error {
 	case io.EOF:
 		return nil
 	case nil:
-		return fmt.Errorf("%w: something follows the stream", errDamaged)
+		return fmt.Errorf("%w: there is data after the end of the stream", errDamaged)
 	default:
 		return err
 	}

@@ -131,9 +131,9 @@ func TestDamaged(t *testing.T) {
 	}
 	require.LessOrEqual(t, unnoticed, 2, "the bits of the compressed size")
 	_, err := decompressed(append(bytes.Clone(file), 0))
-	require.ErrorContains(t, err, "something follows the stream")
+	require.ErrorContains(t, err, "there is data after the end of the stream")
 	_, err = decompressed(append(bytes.Clone(file), file...))
-	require.ErrorContains(t, err, "something follows the stream")
+	require.ErrorContains(t, err, "there is data after the end of the stream")
 }
 
 // A header that asks for a large dictionary costs what the content fills of it.

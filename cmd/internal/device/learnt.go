@@ -27,7 +27,7 @@ func (s Signatures) learnt() (store.Trust, error) {
 	t, err := s.Learnt()
 	var corrupt *store.CorruptError
 	if errors.As(err, &corrupt) {
-		err = fmt.Errorf("%w; what is revoked is not known: remove the file to go on without it", err)
+		err = fmt.Errorf("%w; revoked keys and releases are not known: remove the file to continue without it", err)
 	}
 	return t, err
 }

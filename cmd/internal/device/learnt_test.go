@@ -288,7 +288,7 @@ func TestRevoked(t *testing.T) {
 	require.NoError(t, os.WriteFile(g.store.Meta("trust.json"), []byte("{"), 0o600))
 	err = trust(byBoth)
 	require.ErrorIs(t, err, ErrUsage)
-	require.ErrorContains(t, err, "what is revoked is not known: remove the file to go on without it")
+	require.ErrorContains(t, err, "revoked keys and releases are not known: remove the file to continue without it")
 }
 
 // TestRevokesEverything: a list that names all keys, with the greatest version, leaves the

@@ -310,14 +310,14 @@ func (r Reach) stated(st *statement.Signed) error {
 		return nil
 	}
 	if r.Err != nil {
-		return fmt.Errorf("%w: what the artifact provides is not known: %w", client.ErrRefused, r.Err)
+		return fmt.Errorf("%w: cannot tell what the artifact provides: %w", client.ErrRefused, r.Err)
 	}
 	said := *st.Reach
 	if !r.Scripts {
 		said.Scripts = nil
 	}
 	if err := said.Covers(r.Reach); err != nil {
-		return fmt.Errorf("%w: %w: the artifact was changed after its maker had signed it; take the one that app-gen made", client.ErrRefused, err)
+		return fmt.Errorf("%w: %w: the artifact was changed after its maker signed it: use the one that app-gen wrote", client.ErrRefused, err)
 	}
 	return nil
 }
@@ -394,7 +394,7 @@ func within(keys []Trusted, signed func(crypto.PublicKey) bool, application stri
 		return nil
 	}
 	if r.Err != nil {
-		return fmt.Errorf("%w: what the artifact provides is not known: %w", client.ErrRefused, r.Err)
+		return fmt.Errorf("%w: cannot tell what the artifact provides: %w", client.ErrRefused, r.Err)
 	}
 	if what := r.outside(application); what != "" {
 		return fmt.Errorf("%w: %s, and the key that signed it is bound to applications: it may only provide and clear FILESYSTEM.%s.NAME", client.ErrRefused, what, application)

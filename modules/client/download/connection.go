@@ -124,7 +124,7 @@ func (d *Download) fetch() error {
 		return nil
 	}
 	if errors.Is(err, context.Canceled) && d.ctx.Err() == nil {
-		err = fmt.Errorf("less than %d bytes arrived in %v", d.options.Progress, d.options.Patience)
+		err = fmt.Errorf("fewer than %d bytes arrived in %v", d.options.Progress, d.options.Patience)
 	}
 	d.disconnect()
 	return d.failed(err)
@@ -176,7 +176,7 @@ func (d *Download) failed(err error) error {
 	}
 	d.failures++
 	if d.failures >= d.options.Attempts {
-		return fmt.Errorf("%w: %s: %w; %s failed. What has arrived is kept: the same command goes on from there", ErrFailed, shown(d.url), reason, metered.Count(d.failures, "attempt"))
+		return fmt.Errorf("%w: %s: %w; %s failed. What has arrived is kept: run the same command again to continue", ErrFailed, shown(d.url), reason, metered.Count(d.failures, "attempt"))
 	}
 	pause := min(d.options.Wait<<min(d.failures-1, 16), longestWait)
 	var busy *busyError

@@ -145,7 +145,7 @@ func Open(ctx context.Context, rawURL string, o Options) (*Download, error) {
 		return nil, err
 	}
 	if o.Whole > 0 {
-		late := fmt.Errorf("%w: %s: it took longer than %v in all. What has arrived is kept: the same command goes on from there", ErrFailed, shown(u), o.Whole)
+		late := fmt.Errorf("%w: %s: it took longer than %v in all. What has arrived is kept: run the same command again to continue", ErrFailed, shown(u), o.Whole)
 		within, cancel := context.WithTimeoutCause(ctx, o.Whole, late)
 		free := unlock
 		ctx, unlock = within, func() { cancel(); free() }

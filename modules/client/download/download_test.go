@@ -274,7 +274,7 @@ func TestBadServers(t *testing.T) {
 				}
 				return true
 			}
-		}, "less than 1000 bytes arrived in", 0},
+		}, "fewer than 1000 bytes arrived in", 0},
 		"many short connections": {func(s *site) func(int, http.ResponseWriter, *http.Request) bool {
 			return func(_ int, w http.ResponseWriter, r *http.Request) bool {
 				http.ServeContent(&cut{w, 10}, r, "", time.Time{}, bytes.NewReader(s.file))

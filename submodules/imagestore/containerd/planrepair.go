@@ -294,7 +294,7 @@ func (p *planner) image(ctx context.Context, st *stored) (*imagestore.RepairImag
 		img.Floor = chains[low-1]
 	}
 	if replaced && !imagestore.IsOwnRef(img.Names[0]) {
-		return nil, submodules.Mark(fmt.Errorf("image %s is no application's and shares a damaged layer, of which it has no whole copy: "+
+		return nil, submodules.Mark(fmt.Errorf("image %s belongs to no application and shares a damaged layer, of which it has no undamaged copy: "+
 			"remove it (crictl rmi %[1]s), repair again, and pull it anew", img.Names[0]), submodules.ErrContent)
 	}
 	return img, nil

@@ -59,7 +59,7 @@ func NewRegistry(target, ca string) (*Registry, error) {
 	case u.Scheme == "registry+http":
 		g.scheme = "http"
 	case u.Scheme != "registry":
-		return nil, fmt.Errorf("%s:// is no registry: write registry://host[:port][/path]", u.Scheme)
+		return nil, fmt.Errorf("%s:// is not a registry: write registry://host[:port][/path]", u.Scheme)
 	case loopback(u.Hostname()):
 		g.scheme = "http"
 	}

@@ -213,7 +213,7 @@ func (s *Store) unreference(ctx context.Context, keys []string) error {
 		}
 		_, err := s.content().Update(ctx, content.Info{Digest: st.desc.Digest, Labels: map[string]string{label: ""}}, "labels."+label)
 		if err != nil {
-			return fmt.Errorf("let go of the snapshots of %s: %w", st.config, err)
+			return fmt.Errorf("release the snapshots of %s: %w", st.config, err)
 		}
 	}
 	return s.collect(ctx)

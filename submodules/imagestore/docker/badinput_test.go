@@ -121,7 +121,7 @@ func TestLoadHostile(t *testing.T) {
 	layer := func(h *tar.Header) bool { return h.Size == int64(len(big)) }
 	huge := room + 1<<30
 	// Where the disk has more room than an archive may take, that bound comes first.
-	noRoom, why := submodules.ErrSpace, "make room there"
+	noRoom, why := submodules.ErrSpace, "free some and try again"
 	if huge > 64<<30 {
 		noRoom, why = submodules.ErrContent, "beyond its limits"
 	}
@@ -187,7 +187,7 @@ func TestLoadHostile(t *testing.T) {
 					return [][]byte{b, b}
 				}
 				return [][]byte{b}
-			})), want: submodules.ErrContent, says: "it is there twice",
+			})), want: submodules.ErrContent, says: "it occurs twice",
 		},
 		"manifest twice": {
 			content: bytes.NewReader(edited(t, good, func(h *tar.Header, b []byte) [][]byte {
@@ -195,11 +195,11 @@ func TestLoadHostile(t *testing.T) {
 					return [][]byte{b, b}
 				}
 				return [][]byte{b}
-			})), want: submodules.ErrContent, says: "it is there twice",
+			})), want: submodules.ErrContent, says: "it occurs twice",
 		},
 		"layer larger than the disk":           {content: announced(t, huge), want: noRoom, says: why},
-		"sparse file larger than the disk":     {content: bytes.NewReader(ours(t, sparse, "x:1")), want: submodules.ErrSpace, says: "make room there"},
-		"compressed file larger than the disk": {content: bytes.NewReader(dockerArchive(t, sample{reg: bombed}, "x:1")), want: submodules.ErrSpace, says: "make room there"},
+		"sparse file larger than the disk":     {content: bytes.NewReader(ours(t, sparse, "x:1")), want: submodules.ErrSpace, says: "free some and try again"},
+		"compressed file larger than the disk": {content: bytes.NewReader(dockerArchive(t, sample{reg: bombed}, "x:1")), want: submodules.ErrSpace, says: "free some and try again"},
 	} {
 		t.Run(title, func(t *testing.T) {
 			in := &counted{Reader: c.content}

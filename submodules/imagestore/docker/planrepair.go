@@ -59,7 +59,7 @@ func (t repairStore) PlanRepair(ctx context.Context, q imagestore.RepairRequest,
 	plan := &imagestore.RepairPlan{Apps: apps}
 	for _, img := range a.images {
 		if !slices.ContainsFunc(img.Tags, imagestore.IsOwnRef) {
-			return nil, submodules.Mark(fmt.Errorf("image %s is no application's and shares a damaged layer, so it keeps the engine from loading that again: "+
+			return nil, submodules.Mark(fmt.Errorf("image %s belongs to no application and shares a damaged layer, so it keeps the engine from loading that again: "+
 				"remove it (docker rmi %s), repair again, and pull it anew", imageName(img), imageName(img)), submodules.ErrContent)
 		}
 		plan.Images = append(plan.Images, imagestore.RepairImage{ID: img.ID, Config: img.Config, DiffIDs: img.DiffIDs, Names: imagestore.OwnFirst(img.Tags)})
@@ -157,7 +157,7 @@ func (e *Engine) users(ctx context.Context, images []Image, owner func(container
 			_, ok = images[i].OwnRef(app)
 		}
 		if !ok {
-			return nil, submodules.Mark(fmt.Errorf("container %s is no application's and was made from a damaged image: remove it (docker rm -f %s), and repair again", name, name), submodules.ErrContent)
+			return nil, submodules.Mark(fmt.Errorf("container %s belongs to no application and was made from a damaged image: remove it (docker rm -f %s), and repair again", name, name), submodules.ErrContent)
 		}
 		for _, m := range c.Mounts {
 			if m.Type == "volume" && len(m.Name) == 64 { // an anonymous one is called by 64 hex digits

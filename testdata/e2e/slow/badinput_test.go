@@ -108,7 +108,7 @@ func badInputs(t *testing.T) []bad {
 		}), says: `neither in the content nor in the engine`},
 		{name: "member of an image twice", change: inImage(func(list []tarMember) []tarMember {
 			return append(list, list[newLayer(t, list)])
-		}), says: `it is there twice`},
+		}), says: `it occurs twice`},
 		{name: "image for another platform", change: func(h *bed.Handmade) {
 			other := e2e.Web(t, "2", "")
 			other.Platform = "linux/s390x"
