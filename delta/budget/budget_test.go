@@ -27,17 +27,17 @@ func TestParse(t *testing.T) {
 		"25h":        "neither a time",
 		"G":          "neither a time",
 		"20G@armv7":  "neither a time",
-		"xG":         "no number of instructions",
-		"-1G":        "no number of instructions",
-		"0M":         "no number of instructions",
-		"1e30G":      "no number of instructions",
-		"NaNG":       "no number of instructions",
-		"1 2G":       "no number of instructions",
+		"xG":         "not a number of instructions",
+		"-1G":        "not a number of instructions",
+		"0M":         "not a number of instructions",
+		"1e30G":      "not a number of instructions",
+		"NaNG":       "not a number of instructions",
+		"1 2G":       "not a number of instructions",
 		"30s@":       `"" is not a class of devices; the classes are armv7, arm64, amd64`,
-		"30s@mips":   "no class of devices",
-		"30s@arm":    "no class of devices",
+		"30s@mips":   "not a class of devices",
+		"30s@arm":    "not a class of devices",
 		"@armv7":     "neither a time",
-		"30s@armv7@": "no class of devices",
+		"30s@armv7@": "not a class of devices",
 	} {
 		_, err := Parse(s)
 		require.ErrorContains(t, err, text, s)
@@ -72,7 +72,7 @@ func TestOn(t *testing.T) {
 		require.Equal(t, want, n)
 	}
 	_, err := Budget{Time: time.Minute}.On("linux/riscv64")
-	require.ErrorContains(t, err, "how fast devices of linux/riscv64 are is not known")
+	require.ErrorContains(t, err, "the speed of linux/riscv64 devices is not known")
 }
 
 // More work of any kind takes more instructions.
