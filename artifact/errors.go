@@ -23,7 +23,7 @@ var (
 	ErrSpool = errors.New("payload cannot be spooled")
 )
 
-// RequiresError says that the artifact needs features that this reader does not
+// RequiresError reports that the artifact needs features that this reader does not
 // have. The caller must not use any part of the artifact.
 type RequiresError struct {
 	// Application is the application's name. It is "" if the artifact does not

@@ -2,7 +2,7 @@ package delta
 
 import "fmt"
 
-// AnnouncedError says that a delta does not make what was announced.
+// AnnouncedError reports that a delta does not make what was announced.
 type AnnouncedError struct {
 	Index int         // of the first object that differs
 	Want  *ObjectInfo // nil: no such object was announced

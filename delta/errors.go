@@ -20,7 +20,7 @@ func FormatErrorf(format string, a ...any) error {
 	return fmt.Errorf("%w: %s", ErrFormat, fmt.Sprintf(format, a...))
 }
 
-// FeatureError says that a delta needs a feature that this decoder does not know.
+// FeatureError reports that a delta needs a feature that this decoder does not know.
 // Nothing was read or written.
 type FeatureError struct{ Feature string }
 
@@ -67,7 +67,7 @@ func (e *OldError) Error() string {
 
 func (e *OldError) Unwrap() error { return e.Err }
 
-// MismatchError says that a rebuilt object has the wrong digest, although no old
+// MismatchError reports that a rebuilt object has the wrong digest, although no old
 // file was found to be damaged. The sink of the object was aborted.
 type MismatchError struct {
 	Object ObjectInfo

@@ -26,7 +26,7 @@ type DeltaOptions struct {
 	FilesOnly bool
 }
 
-// DeltaReport says what EncodeDelta did.
+// DeltaReport is the result of EncodeDelta.
 type DeltaReport struct {
 	Path    string        `json:"path"`
 	Bytes   int64         `json:"bytes"`

@@ -49,7 +49,7 @@ func (o *Images) byteCost(platform string) int64 {
 	return o.Link.ByteCost(class)
 }
 
-// tooMuchError says that also the deltas that take the least are over the limit.
+// tooMuchError reports that also the deltas that take the least are over the limit.
 type tooMuchError struct {
 	decodeLimit
 	Least int64 // instructions

@@ -11,7 +11,7 @@ import (
 	"github.com/mender-app/mender-app/generator/manifests"
 )
 
-// UsageError says that options are wrong or contradict each other.
+// UsageError reports that options are wrong or contradict each other.
 type UsageError struct{ Text, Hint string }
 
 func (e *UsageError) Error() string { return e.Text }
@@ -47,7 +47,7 @@ func (e *PolicyError) Unwrap() error { return e.Err }
 // Advice says what to do about it.
 func (e *PolicyError) Advice() string { return "docs/POLICY.md has every key" }
 
-// NotShippedError says that the manifests use an image that is neither in the
+// NotShippedError reports that the manifests use an image that is neither in the
 // artifact nor named as one that the device has.
 type NotShippedError struct {
 	Dir  string
@@ -70,14 +70,14 @@ func (e *NotShippedError) Advice() string {
 	return fmt.Sprintf("add --image %s, or say --on-device %s; the artifact has %s", u, u, strings.Join(e.Have, ", "))
 }
 
-// StrictError says that there are warnings, and Build.Strict makes them errors.
+// StrictError reports that there are warnings, and Build.Strict makes them errors.
 type StrictError struct{ Warnings []string }
 
 func (e *StrictError) Error() string {
 	return metered.Count(len(e.Warnings), "warning") + ", and --strict allows none: " + strings.Join(e.Warnings, "; ")
 }
 
-// DamagedError says that the content of an artifact is malformed.
+// DamagedError reports that the content of an artifact is malformed.
 type DamagedError = bases.DamagedError
 
 // ErrNotApp is the error for a Mender Artifact without an application.

@@ -31,7 +31,7 @@ import (
 	"github.com/mender-app/mender-app/generator/write"
 )
 
-// Result is what Generate made.
+// Result describes what Generate has made.
 type Result struct {
 	Path string // of the artifact, once it is published
 	// Unpublished is where the artifact is before Publish; "" without Build.Hold.

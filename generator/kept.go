@@ -21,7 +21,7 @@ import (
 	"github.com/mender-app/mender-app/generator/manifests"
 )
 
-// TakenError says that there is another artifact of the name.
+// TakenError reports that there is another artifact of the name.
 type TakenError struct {
 	Path, Name string // of that artifact
 	Text, Hint string

@@ -58,7 +58,7 @@ type Application struct {
 	EncryptTo    []string // recipients of the secrets, age1… or files of these; none: they are shipped as they are
 }
 
-// Coding is how images without a base are sent.
+// Coding says how images without a base are sent.
 type Coding int
 
 const (
@@ -74,7 +74,7 @@ const (
 // Images say which images are sent and how.
 type Images struct {
 	Pairs []Pair // none: those that the manifests use
-	// Coding is how images without a base are sent. It is Plain in an artifact for
+	// Coding says how images without a base are sent. It is Plain in an artifact for
 	// ReaderShellModule, and for versions of mender-app that read no deltas.
 	Coding Coding
 	// Best searches more, which takes two to three times the time.
@@ -131,7 +131,7 @@ type Artifact struct {
 // with mender-app too.
 const ReaderShellModule = "shell-module"
 
-// Readers are what an artifact can be made for, beside mender-app.
+// Readers are the programs other than mender-app that an artifact can be made for.
 var Readers = []string{ReaderShellModule}
 
 // Expiry says until when devices may install a release, if they ask. It is in the

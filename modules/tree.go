@@ -98,8 +98,8 @@ func (t *Tree) Provides() map[string]string {
 	return info.Provides
 }
 
-// Header is what the artifact says of itself beside its payload: header-info and type-info.
-// State scripts are not in it: the client does not pass them on.
+// Header returns the artifact's header, without the payload: header-info and type-info.
+// It lacks state scripts, because the client does not pass them on.
 func (t *Tree) Header() (*mender.Header, error) {
 	info, err := readBounded(filepath.Join(t.dir, "header", "header-info"), maxJSON)
 	if err != nil {

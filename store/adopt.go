@@ -124,7 +124,7 @@ func (a *App) Rival() string {
 	return a.store.modules.Dir()
 }
 
-// NotAdoptedError says that another update module installed an application, and
+// NotAdoptedError reports that another update module installed an application, and
 // that this store knows no release of it yet. It is an [ErrNoApp].
 type NotAdoptedError struct{ Name string }
 

@@ -74,13 +74,13 @@ type State struct {
 	extra extra
 }
 
-// ServiceChoice is what an operator decided about a service.
+// ServiceChoice is an operator's decision about a service.
 type ServiceChoice struct {
 	Enabled bool   `json:"enabled"`
 	Release string `json:"release"` // the current one then
 }
 
-// Overrides are what an operator changes in the manifests of an application.
+// Overrides are an operator's changes to the manifests of an application.
 type Overrides struct {
 	Text    string `json:"text"`    // in the form of the orchestrator
 	Release string `json:"release"` // the current one when they were set

@@ -17,10 +17,10 @@ import (
 // maxHistory is how many deployments of an application the history keeps.
 const maxHistory = 200
 
-// MaxChanges is how many components a record names.
+// MaxChanges is the maximum number of components in a record.
 const MaxChanges = 50
 
-// MaxDowntimes is how many services a record has the downtimes of.
+// MaxDowntimes is the maximum number of services whose downtimes a record has.
 const MaxDowntimes = 100
 
 // ErrNoRecord: the history has no deployment of this number.
@@ -80,7 +80,7 @@ func totalsOf(records []Record) *Totals {
 	return t
 }
 
-// Changed is what a deployment changed, or would have changed.
+// Changed lists what a deployment changed, or would have changed.
 type Changed struct {
 	FromArtifact string `json:"from_artifact_name,omitempty"` // of the release From
 	// Components are those that From or To has, at most MaxChanges.
@@ -110,7 +110,7 @@ const (
 	AskedByUnit   = "automatic" // a unit of the service manager, such as a timer
 )
 
-// Measured is what a deployment cost.
+// Measured is the cost of a deployment.
 type Measured struct {
 	Received int64 `json:"received,omitempty"` // bytes of the payload
 	// Written is how many bytes all programs wrote to the disks of the store and the

@@ -38,7 +38,7 @@ const (
 	maxLoadRecord = 4 << 20
 )
 
-// LoadRecord is what is loaded of a staged artifact.
+// LoadRecord lists the loaded components of a staged artifact.
 type LoadRecord struct {
 	// Release is what the artifact brings. Its ID is that of no release.
 	Release *Release
@@ -174,7 +174,7 @@ func (s *Store) LoadRecord(artifact digest.Digest) *LoadRecord {
 	return r
 }
 
-// LoadedBytes is how many bytes a staged artifact takes in the engine. What is loaded only in
+// LoadedBytes returns how many bytes a staged artifact takes in the engine. What is loaded only in
 // part counts as a whole.
 func (s *Store) LoadedBytes(artifact digest.Digest) int64 {
 	r, err := s.readRecord(artifact)

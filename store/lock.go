@@ -13,7 +13,7 @@ import (
 	"github.com/mender-app/mender-app/store/durable"
 )
 
-// LockedError says that another process has the store's lock.
+// LockedError reports that another process has the store's lock.
 type LockedError struct {
 	Holder string // what that process wrote into the lock file
 }

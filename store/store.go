@@ -57,7 +57,7 @@ var (
 	ErrNewer = errors.New("the store was written by a newer mender-app")
 )
 
-// CorruptError says that a file of the store is damaged. The file was not
+// CorruptError reports that a file of the store is damaged. The file was not
 // changed.
 type CorruptError struct {
 	Path string

@@ -112,7 +112,7 @@ func (e *CallError) Error() string {
 // ErrFailed.
 func (e *CallError) Is(target error) bool { return target == codeErr(e.Code) }
 
-// NotFoundError says that no sub-module is installed for an orchestrator.
+// NotFoundError reports that no sub-module is installed for an orchestrator.
 type NotFoundError struct {
 	Orchestrator string
 	Path         string
@@ -125,7 +125,7 @@ func (e *NotFoundError) Error() string {
 // Is makes a missing sub-module a missing requirement.
 func (e *NotFoundError) Is(target error) bool { return target == ErrRequirement }
 
-// NotExecutableError says that a sub-module exists but cannot be run.
+// NotExecutableError reports that a sub-module exists but cannot be run.
 type NotExecutableError struct {
 	Path   string
 	Reason string

@@ -19,7 +19,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/similar"
 )
 
-// Orchestrator is what a sub-module is made of.
+// Orchestrator is what a sub-module must implement.
 type Orchestrator interface {
 	// Features returns what PROTOCOL announces.
 	Features() []string

@@ -15,7 +15,7 @@ func statusOf(ctx context.Context, k Reporter, r statusRequest) (Status, error) 
 	return s, err
 }
 
-// MaxApps is how many applications one call of STATUS may ask about.
+// MaxApps is the maximum number of applications in one call of STATUS.
 const MaxApps = 64
 
 // appStatus is a line of the answer to STATUS with several applications.

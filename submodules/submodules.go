@@ -181,7 +181,7 @@ type Component struct {
 	AdditionalData json.RawMessage `json:"additional_data,omitempty"`
 }
 
-// Announced is what an artifact's signed metadata says about the content of a LOAD.
+// Announced is the description of a LOAD's content in an artifact's signed metadata.
 // The content itself is not verified yet at that point: it is refused if it differs,
 // and the sizes bound it.
 type Announced struct {

@@ -21,7 +21,7 @@ var (
 	ErrMismatch = errors.New("content does not match its digest")
 )
 
-// PlatformError says that no image of an archive runs on the wanted platform.
+// PlatformError reports that no image of an archive runs on the wanted platform.
 type PlatformError struct {
 	Want Platform
 	Have []Platform // sorted, no duplicates

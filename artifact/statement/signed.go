@@ -18,7 +18,7 @@ import (
 // statement needs a new type.
 const PayloadType = "application/vnd.mender-app.statement.v1+json"
 
-// MaxSignatures is how many signatures an envelope may have.
+// MaxSignatures is the maximum number of signatures in an envelope.
 const MaxSignatures = 8
 
 // Signed is a statement with its signatures, which Parse did not verify.
@@ -51,7 +51,7 @@ func (e *envelope) message() []byte {
 // Digest identifies what was signed, whoever signed it: revocations name statements by it.
 func (e *envelope) Digest() digest.Digest { return digest.Of(e.Payload) }
 
-// Signatures is how many signatures there are.
+// Signatures returns how many signatures there are.
 func (e *envelope) Signatures() int { return len(e.Sigs) }
 
 // SignedBy reports whether a key made one of the signatures.

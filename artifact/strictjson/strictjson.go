@@ -16,7 +16,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/clip"
 )
 
-// MaxKeys is how many keys one object may have.
+// MaxKeys is the maximum number of keys of one object.
 const MaxKeys = 4096
 
 // ErrKey: an object has a key that readers understand differently. The wrapping

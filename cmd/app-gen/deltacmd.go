@@ -46,7 +46,7 @@ type handFlags struct {
 
 func (f *handFlags) add(c *cobra.Command) {
 	c.Flags().StringVarP(&f.out, "output", "o", "", "file to write; - is standard output")
-	c.Flags().StringVar(&f.platform, "platform", "", "platform, where an image has several")
+	c.Flags().StringVar(&f.platform, "platform", "", "platform to take from an image with several")
 	c.Flags().StringVar(&f.temp, "temp-dir", "", "directory for temporary files (default: TMPDIR, else beside the output)")
 }
 

@@ -25,10 +25,10 @@ func fleetCommand() *cobra.Command {
 		Long: `fleet prepares the right delta for each device of a fleet before a rollout begins:
 
   plan     counts what the devices have, and plans the deltas that are worth their cost
-  run      makes them, in as many processes as there are
+  run      makes them, in one process or several
   status   says how many are made
-  publish  writes the artifact, when all of them are there
-  job      prints what an engine that you have runs to make them
+  publish  writes the artifact, once all of them are made
+  job      prints a job for your cluster or CI that makes them
 
 docs/FLEET.md has an example from the inventory to the rollout.`,
 		RunE: func(c *cobra.Command, _ []string) error { return c.Help() },
@@ -127,7 +127,7 @@ changed layers; docs/FLEET.md says how.
 	fl.StringVarP(&o.Release, "artifact-name", "n", "", "release to prepare")
 	fl.StringVar(&o.Application, "application-name", "", "its application, if several have a release of the name")
 	fl.StringVarP(&output, "output-path", "o", "", "file to write the plan to")
-	fl.StringVar(&store, "store", "", "directory with deltas that were made, which need not be made again")
+	fl.StringVar(&store, "store", "", "directory with finished deltas, which need not be made again")
 	fl.DurationVar(&cpu, "budget-cpu", 0, "processor time for all deltas, such as 4h30m")
 	fl.StringVar(&storage, "budget-storage", "", "bytes that all deltas may take, such as 20GB")
 	fl.DurationVar(&span, "budget-time", 0, "time until the last of --shards is done, with a processor for each")

@@ -296,7 +296,7 @@ func fleetJobCommand() *cobra.Command {
 	j := fleet.Job{}
 	c := &cobra.Command{
 		Use:   "job ENGINE PLAN STORE --releases PLACE --shards N",
-		Short: "print what an engine that you have runs to make the deltas",
+		Short: "print a job for your cluster or CI that makes the deltas",
 		Long: `job prints a job for the shards of app-gen fleet run. ENGINE is one of
 
   kubernetes  an Indexed Job, which tries a shard that fails again by itself

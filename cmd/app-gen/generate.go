@@ -49,15 +49,15 @@ times, or with a directory, the artifact is for devices with any of these releas
 Without --image, app-gen takes the images in the manifests from their registries.
 
 Other components (--component, repeatable) are files, TYPE:FILE[,CURRENT…]=URL: URL is
-the sub-module's name of the file, TYPE a word such as binary, deb-package or
+the sub-module's name for the file, TYPE a word such as binary, deb-package or
 python-package. With CURRENT the file is sent as a delta over CURRENT; with several, a
 device takes the delta whose base it has.
 
-With several --platform, app-gen makes an artifact for each, and all or none.
-{platform} stands for the platform with - between its parts, such as linux-arm-v7, in
---output-path, --sbom, --provenance, --base, --bases-from, --content, --image,
---component, --artifact-name and --device-type. {name} in --output-path, --sbom and
---provenance is the artifact's name; with --split, {base} is the version of the older
+With several --platform options, app-gen writes an artifact for each. If one fails, it
+writes none. {platform} stands for the platform with - between its parts, such as
+linux-arm-v7, in --output-path, --sbom, --provenance, --base, --bases-from, --content,
+--image, --component, --artifact-name and --device-type. {name} in --output-path, --sbom
+and --provenance is the artifact's name; with --split, {base} is the version of the older
 release.
 
 A file app-gen.toml in the working directory may have any of these options, as a line

@@ -19,7 +19,7 @@ import (
 	"github.com/mender-app/mender-app/generator/write"
 )
 
-// chainError says that releases are damaged, which --check makes an error.
+// chainError reports that releases are damaged, which --check makes an error.
 type chainError struct{ damaged []string }
 
 func (e *chainError) Error() string { return strings.Join(e.damaged, "; ") }

@@ -52,7 +52,7 @@ no update is open, the exit code is 4. After --wait, the request stays, the exit
 			return p.abort(cmd.Context(), name, limit)
 		},
 	}
-	cmd.Flags().DurationVar(&limit, "wait", limit, "how long to wait for the end at most")
+	cmd.Flags().DurationVar(&limit, "wait", limit, "how long to wait at most")
 	return cmd
 }
 

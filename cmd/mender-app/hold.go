@@ -36,8 +36,8 @@ release", or until the time is over, a new update and stop, start, purge and rol
 an application are refused with exit code 75, and the error names the reason. A hold
 survives a reboot. Commands that end an update are never held.
 
-The same reason again restarts the time. During a hold of another reason, or an open
-update of an application, the exit code is 75 and nothing changes.`,
+With the reason of the present hold, the time starts again. During a hold with another
+reason, or an open update of an application, the exit code is 75 and nothing changes.`,
 		Example: "  mender-app hold set --reason 'update of the operating system' --for 2h",
 		Args: func(cmd *cobra.Command, words []string) error {
 			if len(words) > 0 {
@@ -65,7 +65,7 @@ update of an application, the exit code is 75 and nothing changes.`,
 			return p.printResult(hold.ReportOf(h), "updates are held until %s; mender-app hold release ends that", hold.Stamp(hold.Until(h)))
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "held by hand", "the reason, for those who are refused")
+	cmd.Flags().StringVar(&reason, "reason", "held by hand", "the reason, which refused commands print")
 	cmd.Flags().DurationVar(&length, "for", hold.DefaultTime, "how long at most")
 	return cmd
 }

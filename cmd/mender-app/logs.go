@@ -76,8 +76,8 @@ rolling-back. The device keeps the logs of the last 20 deployments of an applica
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue with new lines, until Ctrl-C")
 	cmd.Flags().IntVar(&tail, "tail", submodules.DefaultLogLines, "show the newest N lines of each container")
 	cmd.Flags().StringVar(&since, "since", "", "show lines from this time on: a date, a time, or how long ago")
-	cmd.Flags().StringVar(&number, "deployment", "", "show what was said in the deployment with number `N`")
-	cmd.Flags().StringVar(&step, "step", "", "of the deployment, show the step `S` only")
+	cmd.Flags().StringVar(&number, "deployment", "", "show the log of deployment `N`")
+	cmd.Flags().StringVar(&step, "step", "", "with --deployment: show only the step `S`")
 	cmd.Flags().BoolVarP(&times, "timestamps", "t", false, "show when each line was written")
 	return cmd
 }

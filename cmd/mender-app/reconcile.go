@@ -55,7 +55,7 @@ an open or held update, the work waits for the next call, and the exit code is 7
 The device's hooks before-all and after-all run before and after, and on-startup at boot
 (/etc/mender/mender-app/hooks.d). If on-startup or before-all fails, nothing is done.
 
-Without a managed application nothing is asked or written. On a device with a Mender
+Without a managed application it asks no engine and writes nothing. On a device with a Mender
 client no artifact is installed: use that client. systemd units run this at boot, when
 the staged artifacts change and, if enabled, from time to time.`,
 		Example: "  mender-app reconcile\n  mender-app reconcile --event boot --json",

@@ -21,11 +21,11 @@ const (
 // Flags adds the flags.
 func (r *reuseFlags) Flags(f *pflag.FlagSet) {
 	r.flags = f
-	f.BoolVar(&r.services, flagServices, true, "keep which services are switched on and off, whatever the policy says; false: begin as shipped")
-	f.BoolVar(&r.overrides, flagOverrides, true, "keep the operator's override, whatever the policy says; false: begin without it")
+	f.BoolVar(&r.services, flagServices, true, "keep which services are switched on and off, whatever the policy says; false: start as shipped")
+	f.BoolVar(&r.overrides, flagOverrides, true, "keep the operator's override, whatever the policy says; false: start without it")
 }
 
-// Said is what a person said; nothing leaves it to the policy.
+// Said is a person's choice; without one the policy decides.
 func (r *reuseFlags) Said() (said modules.Reuse) {
 	if r.flags == nil { // the device installs by itself
 		return said

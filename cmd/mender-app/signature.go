@@ -22,7 +22,7 @@ type keyOptions struct {
 
 // Flags adds the options to a command.
 func (k *keyOptions) Flags(f *pflag.FlagSet) {
-	f.StringArrayVar(&k.Files, "key", nil, "public key (PEM) that must have signed the artifact; repeatable: one of them must")
+	f.StringArrayVar(&k.Files, "key", nil, "public key (PEM) that must have signed the artifact (repeatable; one signature is enough)")
 	f.BoolVar(&k.Unsigned, "unsigned", false, "do not check the signature, if no key is configured")
 }
 

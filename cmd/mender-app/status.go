@@ -33,8 +33,8 @@ Without APP it also names the data of applications that were removed without it.
 state of services comes from the engine, through the sub-module; one without the feature
 "status" reports only the health of the whole application.
 
-The health of a service is healthy, starting, unhealthy (it runs, and something is
-wrong), down (it should run, and does not) or done (it had one job and has done it).
+The health of a service is healthy, starting, unhealthy (it runs, but something is
+wrong), down (it should run, but does not) or done (it had one job and has done it).
 
 Shorter views: --health prints one line for each application. --stored asks no engine:
 it lists the applications from the store, with the release that runs or should run (while

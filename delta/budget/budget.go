@@ -67,7 +67,7 @@ func ClassNamed(name string) (Class, error) {
 	return Class{}, fmt.Errorf("%q is not a class of devices; the classes are %s", name, names())
 }
 
-// Time is how long one core of a device of the class takes for so many instructions.
+// Time returns how long one core of a device of the class takes for so many instructions.
 func (c Class) Time(instructions int64) time.Duration {
 	return rounded(float64(instructions) / float64(c.Speed))
 }

@@ -52,12 +52,12 @@ func (l Link) String() string {
 	panic("unreachable")
 }
 
-// Time is how long so many bytes take.
+// Time returns how long so many bytes take.
 func (l Link) Time(bytes int64) time.Duration {
 	return rounded(float64(bytes) * 8 / float64(l))
 }
 
-// ByteCost is how many instructions a device of the class executes while a byte arrives, and
+// ByteCost returns how many instructions a device of the class executes while a byte arrives, and
 // at least 1.
 func (l Link) ByteCost(c Class) int64 {
 	return max(1, int64(float64(c.Speed)*8/float64(l)))

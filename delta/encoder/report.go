@@ -27,7 +27,7 @@ func (r ObjectReport) Total() (n int64) {
 	return n
 }
 
-// Report is what Encode did.
+// Report is the result of Encode.
 type Report struct {
 	Header  delta.Header
 	Objects []ObjectReport

@@ -20,7 +20,7 @@ import (
 // FilePrefix marks the name of a delta that makes a single file, not an image.
 const FilePrefix = "file:"
 
-// Access says how the images are found that a person names, and who is told.
+// Access says how to find the images that a person names, and whom to tell.
 type Access struct {
 	Platform image.Platform // of images that have several; the zero Platform takes what there is
 	TempDir  string         // for what is fetched and made; it must be given

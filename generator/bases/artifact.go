@@ -22,7 +22,7 @@ import (
 	"github.com/mender-app/mender-app/generator/write"
 )
 
-// Artifact is what an artifact holds, in temporary files.
+// Artifact is the content of an artifact, in temporary files.
 type Artifact struct {
 	Path      string
 	Name      string // of the artifact

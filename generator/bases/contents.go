@@ -39,7 +39,7 @@ func (b *Builder) local(ctx context.Context, name string, img *image.Image) (*im
 	return source.Keep(ctx, b.Temp, img, func(done int64) { b.Tell("read", name, done, -1) })
 }
 
-// DamagedError says that the content of an artifact is malformed.
+// DamagedError reports that the content of an artifact is malformed.
 type DamagedError struct{ Err error }
 
 func (e *DamagedError) Error() string { return e.Err.Error() }

@@ -16,7 +16,7 @@ import (
 	"github.com/mender-app/mender-app/generator/source"
 )
 
-// Known is what the header of an artifact says of a release.
+// Known is the description of a release in the header of an artifact.
 type Known struct {
 	Path   string
 	Header *mender.Header

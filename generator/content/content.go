@@ -55,7 +55,7 @@ type File struct {
 	There  bool          `json:"there"`          // an earlier call put it there
 }
 
-// Result is what Take made.
+// Result describes what Take has made.
 type Result struct {
 	Name  string `json:"artifact_name"`
 	Size  int64  `json:"size"` // bytes of the artifact that is left

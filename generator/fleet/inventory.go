@@ -31,7 +31,7 @@ const (
 	batchBytes = 256 << 10
 )
 
-// Row is what a device has: a row of the histogram.
+// Row is one row of the histogram: what a device has.
 type Row struct {
 	Version    string `json:"version"`     // the artifact's name or version; "": the application is not installed
 	DeviceType string `json:"device_type"` // "": the inventory does not say

@@ -30,7 +30,7 @@ const (
 	maxPlan      = 64 << 20
 )
 
-// MaxShards is how many shards can share the work.
+// MaxShards is the maximum number of shards.
 const MaxShards = 10_000
 
 // maxDeltas is how many deltas an image can have in a release, beside the whole image.

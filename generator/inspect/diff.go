@@ -14,7 +14,7 @@ import (
 	"github.com/mender-app/mender-app/generator/source"
 )
 
-// Difference is what changed between two releases.
+// Difference lists the changes between two releases.
 type Difference struct {
 	Old       string            `json:"old"` // names of the artifacts
 	New       string            `json:"new"`
@@ -25,7 +25,7 @@ type Difference struct {
 	Decoding time.Duration `json:"-"`
 }
 
-// ImageDifference is what changed in one image. Packages and Files are those of
+// ImageDifference lists the changes of one image. Packages and Files are those of
 // images that changed.
 type ImageDifference struct {
 	Change    Change          `json:"change"`

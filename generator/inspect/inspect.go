@@ -71,7 +71,7 @@ const (
 	Verified   Signature = "verified"
 )
 
-// SignedStatement is what the maker of the application signed. It agrees with
+// SignedStatement is the statement that the application's maker signed. It agrees with
 // the metadata, the manifests and the header.
 type SignedStatement struct {
 	Signature  Signature           `json:"signature"`  // Verified by a given key, or Unverified

@@ -10,7 +10,7 @@ import (
 	"github.com/mender-app/mender-app/artifact/image"
 )
 
-// MaxLargest is how many of its largest files an image has at most.
+// MaxLargest is the maximum number of largest files that are listed for an image.
 const MaxLargest = 20
 
 // maxPath is the bytes of the longest path that is listed.

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Engine is how a machine's Docker engine is started. The zero value is this machine's dockerd.
+// Engine says how to start a machine's Docker engine. The zero value is this machine's dockerd.
 type Engine struct {
 	// DataRoot is the path of its data root inside the machine; "" is Dir/docker.
 	DataRoot string

@@ -54,7 +54,7 @@ type Options struct {
 	Show []string // directories that it has at the same path; those that do not exist are left out
 }
 
-// Result is what a command did.
+// Result is the result of a command.
 type Result struct {
 	Stdout string
 	Stderr string

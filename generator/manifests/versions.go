@@ -342,7 +342,7 @@ func composeVersion(text string) ([]int, error) {
 	return numbers, nil
 }
 
-// VersionError says that a text is no version of Docker Compose that a device may have.
+// VersionError reports that a text is not a version of Docker Compose that a device may have.
 type VersionError struct{ Version string }
 
 func (e *VersionError) Error() string {

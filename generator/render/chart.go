@@ -31,7 +31,7 @@ const chartFile = "Chart.yaml"
 // knows its APIs.
 const kubeVersion = "v1.37.0"
 
-// Release is what a chart is told about itself.
+// Release describes a release to its chart.
 type Release struct {
 	Name      string
 	Namespace string

@@ -36,7 +36,7 @@ type Object struct {
 // String names the object as kubectl does.
 func (o *Object) String() string { return strings.ToLower(o.Kind) + "/" + o.Name }
 
-// Rendered is what was rendered.
+// Rendered is the result of rendering.
 type Rendered struct {
 	From    string   `json:"from"` // the file at the top of the manifests directory
 	Objects []Object `json:"objects"`

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DefaultCacheLimit is how many bytes a cache has if nobody says otherwise.
+// DefaultCacheLimit is the default limit of a cache in bytes.
 const DefaultCacheLimit = 4 << 30
 
 // leaveFree is how many bytes of the file system a copy into the cache leaves free.

@@ -176,7 +176,7 @@ func (lr *LayerReader) step(n int64) {
 // compressed, in digits.
 const cachedSize = "gzip"
 
-// Compressed is how many bytes a layer takes compressed, by its blob or an earlier run; 0
+// Compressed returns how many bytes a layer takes compressed, by its blob or an earlier run; 0
 // if neither says it.
 func (c *Cache) Compressed(l image.Layer) int64 {
 	if l.BlobSize > 0 && l.MediaType != image.MediaTypeLayer && l.MediaType != "" {

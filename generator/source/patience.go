@@ -41,7 +41,7 @@ func (p patientAnswers) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// slowError says that a server is given up.
+// slowError reports that a server is given up.
 type slowError struct {
 	host     string
 	patience time.Duration

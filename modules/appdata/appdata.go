@@ -242,8 +242,8 @@ func syncStore(dir string) error {
 	return fulltree.Sync(dir)
 }
 
-// Migrate makes the data that of the new release: what was kept with it, or what the hook
-// migrate makes of the old release's data. Nothing of the application runs meanwhile.
+// Migrate gives the new release its data: the copy that was kept with it, or the old
+// release's data as the hook migrate converts it. The application does not run meanwhile.
 func (k *Keeper) Migrate(ctx context.Context) error {
 	if k.App.Deployment.From == "" {
 		return k.bring(ctx)

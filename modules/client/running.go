@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Running is what the current release of an application says of itself.
+// Running describes the current release of an application.
 type Running struct {
 	ArtifactName string
 	Provides     map[string]string // nil: unknown

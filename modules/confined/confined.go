@@ -28,7 +28,7 @@ type Part struct {
 	Files []*os.File // open in the process, from descriptor 3
 }
 
-// ExitError says that the process failed.
+// ExitError reports that the process failed.
 type ExitError struct {
 	Code int    // -1 for a signal
 	Said string // its last line on standard error, or the system's error

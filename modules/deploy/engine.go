@@ -115,7 +115,7 @@ type Engine struct {
 	infos map[string]submodules.Info // by orchestrator
 }
 
-// Learner keeps what is known from signed texts. The store's lock is held.
+// Learner stores what signed texts said. The caller holds the store's lock.
 type Learner interface {
 	// Revocations keeps an artifact's list of revocations if it counts and is newer.
 	Revocations(m *artifact.Metadata) error

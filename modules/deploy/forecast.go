@@ -29,7 +29,7 @@ const (
 	ResultNotChecked = "not checked" // another check failed that it builds on, or it cannot be made here
 )
 
-// Forecast is what the check of an artifact says.
+// Forecast is the result of an artifact's check.
 type Forecast struct {
 	Application  string    `json:"application"`
 	ArtifactName string    `json:"artifact_name"`

@@ -20,7 +20,7 @@ import (
 // ErrNothingToVerify: nothing shows which components an application has.
 var ErrNothingToVerify = errors.New("nothing to verify")
 
-// LegacyModule is what is asked of a sub-module.
+// LegacyModule is the part of a sub-module that is called here.
 type LegacyModule interface {
 	Describe(ctx context.Context) (submodules.Info, error)
 	List(ctx context.Context, r submodules.Request) ([]submodules.Component, error)

@@ -107,7 +107,7 @@ func (e *Engine) startKept(ctx context.Context, t *target) error {
 	return nil
 }
 
-// Resumed is what Resume found for one application.
+// Resumed is the result of Resume for one application.
 type Resumed struct {
 	App     string
 	Phase   journal.Phase // the phase it was in

@@ -29,7 +29,7 @@ const (
 	callTimeout = 10 * time.Minute
 )
 
-// Timeouts are how long an Engine waits.
+// Timeouts limit how long an Engine waits.
 type Timeouts struct {
 	LoadTimeout    time.Duration // of one component; 0 is DefaultLoadTimeout
 	RolloutTimeout time.Duration // until healthy; 0 is DefaultRolloutTimeout
@@ -42,7 +42,7 @@ type Timeouts struct {
 	EndLockTimeout time.Duration
 }
 
-// Environment is what sub-modules are told of the device.
+// Environment describes the device to sub-modules.
 type Environment struct {
 	// AllowEnv are names in the metadata's environment that sub-modules get
 	// although they do not declare them.
@@ -58,7 +58,7 @@ var waits = map[string]bool{
 	submodules.VerbHealthy: true, submodules.VerbVerify: true, submodules.VerbSync: true, submodules.VerbRepair: true,
 }
 
-// Deadline is how long one call of a verb may take. The preflight only asks whether an
+// Deadline returns how long one call of a verb may take. The preflight only asks whether an
 // image is there, and reads none.
 func (t Timeouts) Deadline(verb string, preflight bool) time.Duration {
 	switch verb {

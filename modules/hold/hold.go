@@ -38,7 +38,7 @@ type Clock struct {
 	Uptime time.Duration // of this boot
 }
 
-// Uptime is how long the machine has been up, with the time that it was suspended.
+// Uptime returns how long the machine has been up, with the time that it was suspended.
 func Uptime() time.Duration {
 	var t unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &t); err != nil {
@@ -126,7 +126,7 @@ func Who(h *store.Hold) string {
 // Until is when a hold ends, by the clock of the machine.
 func Until(h *store.Hold) time.Time { return h.Since.Add(time.Duration(h.Seconds) * time.Second) }
 
-// Report is what an operator is told of a hold.
+// Report describes a hold to an operator.
 type Report struct {
 	Held   bool         `json:"held"`
 	Reason string       `json:"reason,omitempty"`

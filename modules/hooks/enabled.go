@@ -44,9 +44,9 @@ type Decider struct {
 	Store *store.Store
 }
 
-// Decide says why a release must not run; "" if it may. c is what the hook is told; its
-// files are filled in here. Of the policy, the device's value and the operator's the last one
-// that says something counts. If it says true, the hook is asked.
+// Decide returns why a release must not run, or "" if it may. c is the call of the hook;
+// Decide fills in its files. The operator's value wins over the device's, and that over the
+// policy. If the result is true, the hook decides.
 func (d Decider) Decide(ctx context.Context, p *policy.Policy, c Call) (off string, err error) {
 	if p == nil || !p.Managed {
 		return "", nil

@@ -244,8 +244,8 @@ func (es Events) Disabled(ctx context.Context, a *store.App) (off string, err er
 	})
 }
 
-// Migrate runs the hook that makes the data that of the new release. Nothing of the
-// application runs. data is a directory with a link to each volume.
+// Migrate runs the hook that converts the data for the new release. The application does
+// not run. data is a directory with a link to each volume.
 func (es Events) Migrate(ctx context.Context, a *store.App, data string) error {
 	m := InDeployment(a, policy.HookMigrate, a.Deployment.To)
 	m.data = data
@@ -318,7 +318,7 @@ func (es Events) Returned(ctx context.Context, a *store.App) error {
 	return es.Try(ctx, back(a, policy.HookPostRollback, opRollback, a.Deployment.From))
 }
 
-// OfCurrent is an event of what an operator does with the installed release.
+// OfCurrent returns the event of an operator's action on the installed release.
 func OfCurrent(a *store.App, hook, operation string) Event {
 	return Event{a: a, hook: hook, operation: operation, own: a.Current, old: a.Current}
 }

@@ -71,8 +71,7 @@ func (c *Caller) Entered(app string, d *store.Deployment) {
 	}
 }
 
-// Remember writes a record of a deployment that has ended into the history, and tells of
-// it.
+// Remember writes the record of a finished deployment into the history, and reports it.
 func (c *Caller) Remember(s *store.Store, r store.Record) error {
 	if err := s.AddHistory(r); err != nil {
 		return err
@@ -214,8 +213,8 @@ func Enter(d *store.Deployment, p Phase, now time.Time) {
 	}
 }
 
-// HandleData notes in a journal what is done with the application's data from now on; "":
-// nothing more. It reports whether that is news.
+// HandleData writes to a journal what is now done with the application's data, "" for
+// nothing. It reports whether that is a change.
 func HandleData(d *store.Deployment, what string, now time.Time) bool {
 	last := len(d.Steps) - 1
 	if last < 0 || d.Steps[last].Data == what {
@@ -239,7 +238,7 @@ func StatusOf(d *store.Deployment, failed bool) string {
 	return store.StatusRolledBack
 }
 
-// RecordOf is what the history says of a deployment that has ended.
+// RecordOf returns the history's record of a finished deployment.
 func RecordOf(app string, d *store.Deployment, status string, end time.Time) store.Record {
 	r := store.Record{
 		ID: d.ID, Number: d.Number, Application: app, ArtifactName: d.ArtifactName, From: d.From, To: d.To, Status: status,

@@ -292,7 +292,7 @@ var table = sync.OnceValue(func() map[Phase]map[Event]Plan {
 	}
 })
 
-// PlanFor returns the plan for an event. same tells that the event is about the
+// PlanFor returns the plan for an event. same means that the event is about the
 // artifact of the current release, overwrites that loading the new release
 // overwrites components of the old one.
 func PlanFor(p Phase, ev Event, same, overwrites bool) (Plan, error) {
@@ -317,8 +317,8 @@ func PlanWithout(ev Event) Plan { return table()[None][ev] }
 // committed.
 var undoing = map[Event]bool{EventRollback: true, EventFailure: true, EventCleanup: true, EventVerifyRollback: true}
 
-// Touched is the phase by what may have been changed of what runs: a download
-// that overwrites components is like an installation.
+// Touched returns the phase that tells whether the running release may have changed: a
+// download that overwrites components counts as an installation.
 func Touched(p Phase, overwrites bool) Phase {
 	if overwrites && (p == Downloading || p == Loaded) {
 		return Installing

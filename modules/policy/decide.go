@@ -17,7 +17,7 @@ const (
 	Remove  Operation = "remove"  // of the application as a whole
 )
 
-// Mode says who wants the operation.
+// Mode says who asked for the operation.
 type Mode string
 
 // The modes.

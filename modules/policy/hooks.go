@@ -85,7 +85,7 @@ func (p *Policy) Hook(name string) (Hook, bool) {
 	return p.Hooks[i], true
 }
 
-// Limit is how long one attempt may take.
+// Limit returns how long one attempt may take.
 func (h Hook) Limit() time.Duration {
 	if h.Timeout == "" {
 		return DefaultHookTimeout

@@ -37,7 +37,7 @@ func (m Migrate) IsZero() bool { return m.Hook == "" && !m.runs() && m.Timeout =
 // runs reports whether a command migrates the data.
 func (m Migrate) runs() bool { return m.Service != "" || len(m.Command) > 0 }
 
-// Limit is how long the command may take.
+// Limit returns how long the command may take.
 func (m Migrate) Limit() time.Duration { return Hook{Timeout: m.Timeout}.Limit() }
 
 // MarshalJSON implements json.Marshaler.

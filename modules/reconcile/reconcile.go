@@ -52,7 +52,7 @@ type Done struct {
 	GivenUp bool `json:"given_up,omitempty"`
 }
 
-// Report is what a run did.
+// Report is the result of a run.
 type Report struct {
 	Done []Done `json:"done"`
 	// Left are the tasks that wait: they failed, or something else must end first.

@@ -221,8 +221,8 @@ const (
 	maxFiles = 4096
 )
 
-// Used are the values of an application that its manifests or overrides name, as a word. A
-// file that is too long to be searched counts as one that names all. nil: none.
+// Used returns the values of an application whose names are words in its manifests or
+// overrides, or nil. A file that is too long to be searched counts as naming all.
 func (s Values) Used(log *slog.Logger, app, manifests string, layers []submodules.Override) map[string]string {
 	all := s.For(log, app)
 	delete(all, Enabled)

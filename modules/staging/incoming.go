@@ -64,7 +64,7 @@ func (a *Area) Begin(ctx context.Context) (*Change, error) {
 // End gives the right back.
 func (c *Change) End() { c.release() }
 
-// Dropped lists what was removed to make room.
+// Dropped lists the artifacts that were removed to make room.
 func (c *Change) Dropped() []Artifact { return c.dropped }
 
 // sweep removes temporary files, and files without a record.

@@ -41,7 +41,7 @@ const (
 	unknown      = "unknown" // the versions cannot be compared
 )
 
-// ListStaged lists what is staged for an application, or for all with "".
+// ListStaged lists the staged artifacts of an application, or with "" of all.
 func ListStaged(s *store.Store, area *staging.Area, app string) ([]Staged, error) {
 	list, err := area.List()
 	if err != nil {

@@ -154,7 +154,7 @@ func (a *Application) Release(id string) (*store.Release, error) {
 	return r, err
 }
 
-// Submodule is what a Viewer asks. submodules.Client implements it.
+// Submodule is the part of a sub-module that a Viewer calls. submodules.Client implements it.
 type Submodule interface {
 	Describe(ctx context.Context) (submodules.Info, error)
 	Alive(ctx context.Context, r submodules.Request) (bool, error)

@@ -17,7 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// HeldError says that another process holds a lock file.
+// HeldError reports that another process holds a lock file.
 type HeldError struct {
 	Path   string
 	Holder string // what the process wrote into the file; "unknown" if nothing

@@ -187,7 +187,7 @@ func (r *run) chunks(e *content, out *output, code func(b []byte, off int64) err
 	return nil
 }
 
-// MaxParts is how many parts of a content in bulk are converted.
+// MaxParts is the maximum number of converted parts of a content in bulk.
 const MaxParts = 64
 
 // codeParts codes which parts of a content are converted.

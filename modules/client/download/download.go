@@ -277,7 +277,7 @@ func (d *Download) Size() int64 { return d.record.Size }
 // the place may still have the right one.
 func (d *Download) Joined() bool { return d.joined }
 
-// Resumed is how many bytes were in the file before Open.
+// Resumed returns how many bytes were in the file before Open.
 func (d *Download) Resumed() int64 { return d.resumed }
 
 // Read reads the received part, then the rest as it arrives.

@@ -161,7 +161,7 @@ func (m *Model) Check(dir string, set Settings) error {
 	return nil
 }
 
-// ReachKinds are what REFUSE may list.
+// ReachKinds are the words that REFUSE may list.
 var ReachKinds = []string{"privileged", "host-pid", "host-network", "mount-root"}
 
 // reach lists those of ReachKinds that a service has.

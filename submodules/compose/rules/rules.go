@@ -12,7 +12,7 @@ import (
 // ConfName is the file of the device's settings, below its configuration directory.
 const ConfName = "mender-app-docker-compose.conf"
 
-// Settings are what an operator of a device allows and forbids.
+// Settings say what a device's operator allows and forbids.
 type Settings struct {
 	Outside []string // of OutsideKinds: files of these kinds may lie outside the manifests
 	Refuse  []string // of ReachKinds: what no service may have

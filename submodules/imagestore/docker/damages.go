@@ -11,7 +11,7 @@ import (
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
-// Damage is what is wrong with one layer of an image.
+// Damage describes the damage of one layer of an image.
 type Damage struct {
 	Layer image.Digest // its diffID
 	Chain image.Digest // its chain ID
