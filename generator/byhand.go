@@ -21,7 +21,7 @@ import (
 
 // DeltaOptions are the options of EncodeDelta and ApplyDelta.
 type DeltaOptions struct {
-	bases.Access // without TempDir: the output's directory, or that for temporary files if the output is no file
+	bases.Access // without TempDir: the output's directory, or that for temporary files if the output is not a file
 	// FilesOnly makes a delta that needs old files alone, see encoder.Options.
 	FilesOnly bool
 }

@@ -17,7 +17,7 @@ type Version struct {
 	Features []string
 }
 
-// Versions has each version that reads more than the one before, the oldest first.
+// Versions has each version that reads more than the previous one, the oldest first.
 // A new feature gets a new line; a line that was released is never changed.
 var Versions = []Version{
 	{"1", []string{

@@ -167,7 +167,7 @@ type run struct {
 	older      *bases.Chain // the content of older releases, for opener
 	noting     sync.Mutex   // guards warnings and notes while deltas are made
 	warnings   []string
-	notes      []string          // those of the warnings that are no reason to stop
+	notes      []string          // those of the warnings that are not a reason to stop
 	tree       string            // the manifests as they are shipped: the manifests directory, or a copy
 	ignore     *manifests.Ignore // what of the manifests directory is not shipped
 	rendered   *render.Rendered  // nil: the manifests are shipped as they are
@@ -307,7 +307,7 @@ func (r *run) warn(format string, args ...any) {
 	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
 }
 
-// note warns of something that is no reason to stop.
+// note warns of something that is not a reason to stop.
 func (r *run) note(format string, args ...any) {
 	r.noting.Lock()
 	defer r.noting.Unlock()

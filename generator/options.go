@@ -172,7 +172,7 @@ type Build struct {
 	Output   string
 	Hold     bool      // do not give the files their names: Result.Publish does
 	Strict   bool      // warnings are errors
-	TempDir  string    // for what is fetched and made; needs room for the images; "" is the output's directory, or that for temporary files if the output is no file
+	TempDir  string    // for what is fetched and made; needs room for the images; "" is the output's directory, or that for temporary files if the output is not a file
 	ModTime  time.Time // of everything in the artifact that has a time
 	Sources  source.Config
 	Progress func(source.Event) // may be called from several goroutines; may be nil
@@ -236,7 +236,7 @@ func ParsePair(s string) (Pair, error) {
 	return Pair{Base: &c, New: n}, nil
 }
 
-// there reports whether the file of a source exists; so does what is no file.
+// there reports whether the file of a source exists; so does what is not a file.
 func there(s source.Spec) bool {
 	_, err := os.Stat(s.Path)
 	return s.Path == "" || err == nil

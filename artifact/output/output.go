@@ -143,7 +143,7 @@ func follow(name string) (dir, base string, err error) {
 			return "", "", &fs.PathError{Op: "open", Path: name, Err: unix.EISDIR}
 		}
 		to, err := os.Readlink(name)
-		if err != nil { // it is no link, or nothing
+		if err != nil { // it is not a link, or nothing
 			return dir, base, nil
 		}
 		if name = to; !filepath.IsAbs(to) {
@@ -192,7 +192,7 @@ type File struct {
 }
 
 // Create begins an output. A new regular file has the permissions perm; 0 stands for
-// those that the umask leaves of 0666. A file system without permissions is no error.
+// those that the umask leaves of 0666. A file system without permissions is not an error.
 //
 // For a pipe it waits for a reader. That and each Write end when ctx does.
 func Create(ctx context.Context, name string, perm fs.FileMode) (*File, error) {

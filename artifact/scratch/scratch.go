@@ -141,7 +141,7 @@ func isName(s string) bool {
 
 // Claim says that this program uses a file or directory that it has just made, until it
 // closes f. It is false if a sweep has removed it already: the caller makes another. A file
-// system without locks is no error, and what is left there stays.
+// system without locks is not an error, and what is left there stays.
 func Claim(f *os.File) bool {
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); errors.Is(err, unix.EWOULDBLOCK) {
 		return false

@@ -16,7 +16,7 @@ import (
 
 // A disk may fill up at any byte of app-gen's work: temporary files, the output and what is
 // kept for the next run. Whatever is written just then, app-gen exits with 7, says what to do
-// and leaves no file; a full cache is no reason to fail.
+// and leaves no file; a full cache is not a reason to fail.
 func TestDiskFull(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("mounts a file system: needs root")

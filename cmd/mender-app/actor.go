@@ -160,7 +160,7 @@ func (a *actor) look(ctx context.Context, st *store.Store, p *policy.Present) (*
 	return r, nil
 }
 
-// enabled finds out whether an application is to run at all.
+// enabled finds out whether an application may run at all.
 func (a *actor) enabled(ctx context.Context, st *store.Store, p *policy.Present, r *store.Release) error {
 	app, err := st.App(p.Name)
 	if err != nil {

@@ -49,7 +49,7 @@ func TestLogsOnATerminal(t *testing.T) {
 	require.Contains(t, out, `"line":"\u001b[32mgood`)
 }
 
-// -f goes on until Ctrl-C, which is no error. A reader that is gone ends it too.
+// -f goes on until Ctrl-C, which is not an error. A reader that is gone ends it too.
 func TestLogsFollow(t *testing.T) {
 	d := installed(t)
 	path := filepath.Join(d.Dir, "fake", "logs")

@@ -44,7 +44,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	root.SetErr(stderr)
 	err := device.Run(device.Person, root.ExecuteContext)
 	if errors.Is(err, syscall.EPIPE) && readerGone(stdout) {
-		err = nil // a pager or head that has seen enough is no error
+		err = nil // a pager or head that has seen enough is not an error
 	}
 	if err != nil {
 		p.fail(err, p.json || usage.AsksJSON(args))

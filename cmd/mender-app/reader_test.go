@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A reader that has seen enough is no error. An output that cannot be written is one.
+// A reader that has seen enough is not an error. An output that cannot be written is one.
 func TestReaderThatIsGone(t *testing.T) {
 	d := installed(t)
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)

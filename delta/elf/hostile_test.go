@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestParseRefuses: what is no file of a known machine, or has segments that
+// TestParseRefuses: what is not a file of a known machine, or has segments that
 // cannot be.
 func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct {

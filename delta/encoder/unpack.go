@@ -13,7 +13,7 @@ import (
 // layer.
 type unpacking struct {
 	made map[string]place // by the path where it is, links followed
-	cut  map[string]int   // the last member that is no directory, by its place
+	cut  map[string]int   // the last member that is not a directory, by its place
 }
 
 type place struct {
@@ -41,7 +41,7 @@ func readable(members []tarheader.Member) map[string]int {
 	for i := range members {
 		odd = odd || !isDir(&members[i]) && through[members[i].Path]
 	}
-	if odd { // a member is below something that is no directory
+	if odd { // a member is below something that is not a directory
 		u := &unpacking{made: map[string]place{}, cut: map[string]int{}}
 		at := make([]string, len(members))
 		for i := range members {

@@ -49,8 +49,8 @@ type Wanted struct {
 	Application string
 	Platform    image.Platform
 	Name        string // of the artifact
-	Release     string // its version, as Version finds it; a newer release in a directory is no base
-	Output      string // the artifact that is written, which is no base of itself
+	Release     string // its version, as Version finds it; a newer release in a directory is not a base
+	Output      string // the artifact that is written, which is not a base of itself
 	// Version finds the release's version in what its artifact provides to Mender;
 	// it orders the releases. "" if the artifact does not say.
 	Version func(provides map[string]string) string

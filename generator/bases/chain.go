@@ -127,7 +127,7 @@ func basesOf(comp artifact.Component) []artifact.Base {
 	return list
 }
 
-// find looks for a base of an image in the artifact at path. It is no error if
+// find looks for a base of an image in the artifact at path. It is not an error if
 // there is none.
 func (ch *Chain) find(ctx context.Context, path string, base artifact.Base) error {
 	beside, err := filepath.Glob(filepath.Join(escape(filepath.Dir(path)), "*.mender"))

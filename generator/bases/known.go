@@ -24,7 +24,7 @@ type Known struct {
 }
 
 // ReadKnown reads the header of an artifact and no payload. It returns nil and says why
-// if the file is no artifact of an application.
+// if the file is not an artifact of an application.
 func ReadKnown(ctx context.Context, path string) (k *Known, why string, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -47,7 +47,7 @@ func ReadKnown(ctx context.Context, path string) (k *Known, why string, err erro
 }
 
 // KnownIn reads the headers of the files FILE.mender in a directory, in the order of
-// their names. It passes over files that are no artifacts of an application, and tells bad of
+// their names. It passes over files that are not artifacts of an application, and tells bad of
 // those that cannot be read. A directory that does not exist has none.
 func KnownIn(ctx context.Context, dir string, bad func(path string, err error)) (list []*Known, err error) {
 	entries, err := os.ReadDir(dir)

@@ -159,7 +159,7 @@ func (r *reader) read(ctx context.Context) error {
 	return err
 }
 
-// firstByte is the first byte that is no space. It stays in the reader.
+// firstByte is the first byte that is not a space. It stays in the reader.
 func firstByte(in *bufio.Reader) (byte, error) {
 	for {
 		c, err := in.ReadByte()

@@ -80,7 +80,7 @@ func TestFullRegistry(t *testing.T) {
 	require.Equal(t, m, found)
 	require.NoError(t, s.Verify(t.Context(), found))
 
-	// A file that is gone is no delta, whatever the record says.
+	// A file that is gone is not a delta, whatever the record says.
 	m.Variant.Content = &artifact.Content{Digest: digest.Of([]byte("gone")), Size: 4}
 	require.ErrorIs(t, s.Verify(t.Context(), m), fs.ErrNotExist)
 }

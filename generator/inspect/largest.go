@@ -32,13 +32,13 @@ type found struct {
 // largest finds the largest files of layers as they arrive.
 type largest struct{ files []found }
 
-// layer reads the tar of a layer. What is no tar has no files here: whether it is
+// layer reads the tar of a layer. What is not a tar has no files here: whether it is
 // what it should be is for its digest to say. A compressed layer is not looked into.
 func (l *largest) layer(m image.Member, r io.Reader) error {
 	if m.Compression != "" {
 		return nil
 	}
-	files := slices.Clone(l.files) // what is no tar to its end leaves nothing
+	files := slices.Clone(l.files) // what is not a tar to its end leaves nothing
 	for t := tar.NewReader(r); ; {
 		h, err := t.Next()
 		if err == io.EOF {

@@ -191,7 +191,7 @@ secrets:
 	require.Equal(t, []Variable{{"CI_TOKEN", "shop"}, {"PASSED_ON", "1"}}, found.Ship)
 }
 
-// TestOwnEnvLink: the .env of a project is no link to a file elsewhere.
+// TestOwnEnvLink: the .env of a project is not a link to a file elsewhere.
 func TestOwnEnvLink(t *testing.T) {
 	base := tree(t, "shop/compose.yaml", "services: {web: {image: 'web:${TAG:-1}'}}\n", "env", "TAG="+canary+"\n")
 	require.NoError(t, os.Symlink("../env", filepath.Join(base, "shop/.env")))

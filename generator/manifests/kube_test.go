@@ -139,7 +139,7 @@ func TestKubernetesAsTheDevice(t *testing.T) {
 	}
 }
 
-// What a device's configuration has to allow is said, and is no reason to stop.
+// What a device's configuration has to allow is said, and is not a reason to stop.
 func TestKubernetesNeedsOfTheDevice(t *testing.T) {
 	dir := tree(t,
 		"a.yaml", "apiVersion: v1\nkind: Namespace\nmetadata: {name: shop}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: shop}\n",

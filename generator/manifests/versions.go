@@ -131,7 +131,7 @@ func (c *composer) newerIn() (list []newer) {
 		v := &versionWalk{file: file}
 		for dec := yaml.NewDecoder(bytes.NewReader(b)); ; {
 			var doc yaml.Node
-			if dec.Decode(&doc) != nil { // the loader reports what is no YAML
+			if dec.Decode(&doc) != nil { // the loader reports what is not YAML
 				break
 			}
 			v.tags(&doc)
@@ -270,7 +270,7 @@ func (c *composer) defined(file string) definitions {
 		return nil
 	}
 	var doc map[string]any
-	_ = yaml.Unmarshal(b, &doc) // the loader reports what is no YAML
+	_ = yaml.Unmarshal(b, &doc) // the loader reports what is not YAML
 	out := definitions{}
 	for _, kind := range resources {
 		out[kind], _ = doc[kind].(map[string]any)

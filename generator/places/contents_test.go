@@ -78,7 +78,7 @@ func TestContents(t *testing.T) {
 }
 
 // Content that is damaged in a directory is written again, and so is what has another size
-// elsewhere. What is no file is not waited for.
+// elsewhere. What is not a file is not waited for.
 func TestDamagedContents(t *testing.T) {
 	dir := t.TempDir()
 	c, err := OpenContents(dir)

@@ -207,7 +207,7 @@ func (s *MenderServer) ask(ctx context.Context, method string, u *url.URL, kind 
 	return answer, nil
 }
 
-// explain says what an answer means that is no success.
+// explain says what an answer means that is not a success.
 func (s *MenderServer) explain(answer *http.Response) error {
 	code := answer.StatusCode
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxAnswer)) // what it says may be cut

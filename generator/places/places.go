@@ -77,7 +77,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // Advice is the hint.
 func (e *Error) Advice() string { return e.Hint }
 
-// Remote reports whether a text names a place that is no directory here.
+// Remote reports whether a text names a place that is not a directory here.
 func Remote(text string) bool {
 	return strings.Contains(text, "://") || strings.HasPrefix(text, registryPrefix)
 }

@@ -66,7 +66,7 @@ func (w *web) redirect(next *http.Request, _ []*http.Request) error {
 
 func (w *web) String() string { return w.text.String() }
 
-// ask sends a request. An answer that is no success is an error.
+// ask sends a request. An answer that is not a success is an error.
 func (w *web) ask(ctx context.Context, method, name string, body io.Reader, size int64) (*http.Response, error) {
 	r, err := http.NewRequestWithContext(ctx, method, w.url.JoinPath(name).String(), body)
 	if err != nil {
@@ -90,7 +90,7 @@ func (w *web) ask(ctx context.Context, method, name string, body io.Reader, size
 	return answer, nil
 }
 
-// status says what an answer means that is no success.
+// status says what an answer means that is not a success.
 func status(code int) error {
 	switch {
 	case code == http.StatusNotFound:

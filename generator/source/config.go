@@ -43,7 +43,7 @@ type mirrorConfig struct {
 
 // LoadConfig reads /etc/docker/daemon.json, and registries.conf with
 // registries.conf.d from ~/.config/containers or else /etc/containers. A
-// missing file is no error; a malformed one is.
+// missing file is not an error; a malformed one is.
 func LoadConfig() (Config, error) {
 	var c Config
 	if err := c.docker("/etc/docker/daemon.json"); err != nil {

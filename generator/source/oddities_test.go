@@ -215,7 +215,7 @@ var oddities = []struct {
 	}},
 }
 
-// other adds a manifest that is no image, as tools for signatures write them.
+// other adds a manifest that is not an image, as tools for signatures write them.
 func (l *oddLayout) other(config, layer string) object {
 	text := l.add([]byte(`{"critical":{}}`), layer)
 	c := l.json(object{"architecture": "", "os": "", "config": object{}, "rootfs": object{"type": "layers", "diff_ids": []any{text["digest"]}}}, config)

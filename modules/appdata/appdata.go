@@ -174,7 +174,7 @@ func (k *Keeper) Copy(ctx context.Context) error {
 		return err
 	}
 	if _, err := os.Lstat(k.from()); err == nil {
-		// It is of a deployment before: the release has run since then.
+		// It belongs to an earlier deployment: the release has run since then.
 		if err := durable.RemoveAll(k.from()); err != nil {
 			return err
 		}

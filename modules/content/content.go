@@ -3,7 +3,7 @@
 // compared with its digest, and the next place is asked if it differs. What arrives over
 // a network goes on where it ended, after a cut connection and after a power cut.
 //
-// It must not know what the files are good for.
+// It does not interpret the files.
 package content
 
 import (
@@ -39,7 +39,7 @@ type Fetcher struct {
 	Mirrors, Sources []string
 	// Room returns an error if the file system of Dir lacks space for more bytes.
 	Room func(bytes int64) error
-	// MaxRate is how many bytes a second may arrive over a network; 0 is no bound.
+	// MaxRate is how many bytes a second may arrive over a network; 0 means no bound.
 	MaxRate int64
 	// Transport makes the requests; nil: that of package download.
 	Transport http.RoundTripper

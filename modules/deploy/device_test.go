@@ -172,7 +172,7 @@ func (r release) meta() *artifact.Metadata {
 	return m
 }
 
-// base is the content that the delta of content is over; "" if it is no delta.
+// base is the content that the delta of content is over; "" if it is not a delta.
 func (r release) base(content string) string {
 	if word, _, _ := strings.Cut(r.over, " "); r.over == "" || word != strings.Fields(content)[0] {
 		return ""

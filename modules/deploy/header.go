@@ -32,7 +32,7 @@ type header struct {
 // Reply answers a state that asks a question; asks is false for other states. If
 // the application asks for a restart, the answer is Automatic: the client
 // restarts the machine once for all updates. If the tree cannot be read, there
-// is no restart.
+// is not a restart.
 func Reply(state modules.State, tree *modules.Tree) (answer string, asks bool) {
 	answer, asks = modules.Reply(state)
 	if state != modules.NeedsArtifactReboot || tree == nil {

@@ -55,7 +55,7 @@ func (e *Engine) runPreRollout(ctx context.Context, a *store.App) error {
 	return nil
 }
 
-// noteDisabled notes whether the new release is to run at all.
+// noteDisabled notes whether the new release may run at all.
 func (e *Engine) noteDisabled(ctx context.Context, a *store.App) error {
 	d := a.Deployment
 	off, err := e.hooks().Disabled(ctx, a)

@@ -16,7 +16,7 @@ import (
 )
 
 // This file says what a deployment needs from a sub-module, how long calls may take,
-// and how long the engine waits for others. It must not know what the calls are good for.
+// and how long the engine waits for others. It does not interpret the calls.
 
 // Defaults of Timeouts.
 const (

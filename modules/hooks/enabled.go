@@ -18,7 +18,7 @@ import (
 	"github.com/mender-app/mender-app/submodules"
 )
 
-// This file decides whether a managed application is to run at all, and keeps the
+// This file decides whether a managed application may run at all, and keeps the
 // decision. It must not know how an application is stopped.
 
 // CheckEnabled refuses a value of values.Enabled that is neither true nor false.

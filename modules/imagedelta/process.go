@@ -25,7 +25,7 @@ const maxMemory = 256 << 20
 // input is what the process reads from its standard input.
 type input struct {
 	Request   Request
-	Processor uint64 // seconds of processor time; 0 is no bound
+	Processor uint64 // seconds of processor time; 0 means no bound
 }
 
 // marks are the marks of Apply's errors that the process's exit code keeps.

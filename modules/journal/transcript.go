@@ -88,7 +88,7 @@ func (t *transcript) keep(app, level, text string, at time.Time) {
 	}
 }
 
-// write appends a line. A log that cannot be written is no reason to fail an update.
+// write appends a line. A log that cannot be written is not a reason to fail an update.
 func (t *transcript) write(entry store.LogEntry) { _ = t.s.AddLog(t.app, t.number, entry) }
 
 // Follow says that the call works on a step of an application's deployment. Earlier

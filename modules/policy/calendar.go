@@ -21,7 +21,7 @@ const (
 )
 
 // allYears is how many years in a row have each date on each weekday: 29 February comes on a
-// weekday every 28 years, and after 40 around 2100, which is no leap year. What none of them
+// weekday every 28 years, and after 40 around 2100, which is not a leap year. What none of them
 // has, no year has.
 const allYears = 42
 

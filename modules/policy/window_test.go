@@ -141,7 +141,7 @@ func TestManyWindows(t *testing.T) {
 	open, until = windows(t, leap...).At(now)
 	assert.False(t, open)
 	assert.Equal(t, time.Date(2044, 2, 29, 0, 0, 0, 0, time.UTC), until)
-	// Around 2100, which is no leap year, such a day does not come for 40 years.
+	// Around 2100, which is not a leap year, such a day does not come for 40 years.
 	open, until = windows(t, leap[0]).At(time.Date(2072, 3, 1, 0, 0, 0, 0, time.UTC))
 	assert.False(t, open)
 	assert.Equal(t, time.Date(2112, 2, 29, 0, 0, 0, 0, time.UTC), until)

@@ -39,7 +39,7 @@ type Value struct {
 	For string `json:"for,omitempty"`
 }
 
-// Enabled is the value that says whether an application is to run at all. Manifests do not
+// Enabled is the value that says whether an application may run at all. Manifests do not
 // use it.
 const Enabled = "enabled"
 

@@ -53,7 +53,7 @@ type session struct {
 	// back is true when going back to a release that was accepted once: the operator
 	// may have forbidden since then what it has.
 	back bool
-	// mustStart is true when the application is to run again as it did before: then the
+	// mustStart is true when the application should run again as before: then the
 	// engine may be restarted.
 	mustStart bool
 	engine    *docker.Engine // nil in RESTORE, which runs before the engine is up

@@ -164,7 +164,7 @@ func (s *session) remove(ctx context.Context, list []container.Summary) error {
 	})
 }
 
-// stop stops a container. One that is gone is no error.
+// stop stops a container. One that is gone is not an error.
 func (s *session) stop(ctx context.Context, c container.Summary) error {
 	if err := s.engine.Client().ContainerStop(ctx, c.ID, container.StopOptions{}); err != nil && !docker.IsNotFound(err) {
 		return fmt.Errorf("stop container %s: %w", name(c), err)
@@ -193,7 +193,7 @@ func inParallel(list []container.Summary, f func(container.Summary) error) error
 }
 
 // removeNetworks removes the project's networks that nothing is connected to. A
-// network in use stays; that is no error.
+// network in use stays; that is not an error.
 func (s *session) removeNetworks(ctx context.Context, project string) error {
 	cli := s.engine.Client()
 	nets, err := cli.NetworkList(ctx, network.ListOptions{Filters: filters.NewArgs(filters.Arg("label", labelProject+"="+project))})

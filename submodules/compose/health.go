@@ -98,7 +98,7 @@ func lastCheck(h *container.Health) string {
 	return fmt.Sprintf(": the last check failed with %d: %s", last.ExitCode, clip.Line(last.Output, maxSaid))
 }
 
-// bygone is what a container went through before a call, which is no verdict about the call.
+// bygone is what a container went through before a call, which is not a verdict about the call.
 type bygone struct {
 	restarts int
 	checked  time.Time // when the last health check began
@@ -277,7 +277,7 @@ func (s *session) watch(ctx context.Context, p *project, before map[string]bygon
 }
 
 // changes signals each change to the project's containers from about now on.
-// Commands that a health check runs in its container are no change; the result of
+// Commands that a health check runs in its container are not a change; the result of
 // the check is one. If the engine ends the stream, no more signals come, and the
 // caller's ticker goes on.
 func (s *session) changes(ctx context.Context, p *project) <-chan struct{} {

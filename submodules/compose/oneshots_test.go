@@ -89,7 +89,7 @@ func TestJobsRunOnce(t *testing.T) {
 	require.Equal(t, first, second)
 	require.Contains(t, b.log.String(), "service awaited is done and did not change: it does not run again")
 
-	// Stop and start. What was stopped with 0 and is no job starts, and web after db is well.
+	// Stop and start. What was stopped with 0 and is not a job starts, and web after db is well.
 	require.NoError(t, b.mod.Stop(t.Context(), submodules.StopRequest{Request: two}))
 	require.Equal(t, "exited", string(b.one("quiet").State))
 	require.NotContains(t, check(two).Keeps, "quiet", "START starts it")

@@ -59,7 +59,7 @@ type place struct {
 	dir   string
 	what  string // it is
 	app   string // whose it is; "": its entries are named by applications
-	whole bool   // it is no application's, and has no such entries
+	whole bool   // it belongs to no application, and has no such entries
 }
 
 // checkOthers refuses a release that uses a volume, a network, a container, a path or the

@@ -44,7 +44,7 @@ type Fixture struct {
 //	bad/…                   one that never becomes healthy; may be left out
 //
 // A component is a file, its digest the SHA-256 of it. Images, and components
-// whose url is no path, stand in good/components.json instead: a list as LIST
+// whose url is not a path, stand in good/components.json instead: a list as LIST
 // prints it, each with a member file, the path of its content below good.
 func ReadFixture(dir string) (*Fixture, error) {
 	var f Fixture

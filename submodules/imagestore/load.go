@@ -39,7 +39,7 @@ type Store interface {
 	// that as it is.
 	Name(ctx context.Context, img Stored, ref, url string) error
 	// Unname removes a reference, and the image with its last one. A reference
-	// that is not there, or a store that has gone away, is no error.
+	// that is not there, or a store that has gone away, is not an error.
 	Unname(ctx context.Context, ref string) error
 }
 

@@ -30,7 +30,7 @@ func (s *session) prune(ctx context.Context, inv *inventory, r *release) error {
 	return nil
 }
 
-// nothing is no item.
+// nothing is not an item.
 func nothing(item) bool { return false }
 
 // removeItems deletes the inventory's items except those that keep wants, and

@@ -28,7 +28,7 @@ const MaxLine = 16 << 10
 // Options say which lines of a log to read.
 type Options struct {
 	Tail   int       // how many of the newest existing lines; with Follow all of them
-	Since  time.Time // skip older lines; the zero time is no bound
+	Since  time.Time // skip older lines; the zero time means no bound
 	Follow bool      // also read lines as they are written
 }
 

@@ -168,7 +168,7 @@ func digestUnpacked(r io.Reader) (sum string, files map[string]string, err error
 	for members := tar.NewReader(content); ; {
 		m, err := members.Next()
 		if err != nil {
-			break // at its end, or it is no tar
+			break // at its end, or it is not a tar
 		}
 		if m.Typeflag == tar.TypeReg {
 			f := sha256.New()

@@ -61,7 +61,7 @@ type Config struct {
 	Staging    StagingSettings
 	Windows    WindowSettings
 	Content    ContentSettings
-	MaxRate    int64      // max_rate, in bytes a second; 0 is no bound
+	MaxRate    int64      // max_rate, in bytes a second; 0 means no bound
 	MenderConf string     // mender_conf
 	LogLevel   slog.Level // log_level
 	Warnings   []string   // unknown settings, one line each
@@ -216,7 +216,7 @@ func Load() (*Config, error) {
 		return nil, err
 	}
 	c.Warnings = f.Unknown()
-	if broken != nil { // another program's file is no reason to refuse updates
+	if broken != nil { // another program's file is not a reason to refuse updates
 		c.Warnings = append(c.Warnings, broken.Error())
 	}
 	return c, nil

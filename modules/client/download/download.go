@@ -66,7 +66,7 @@ type Options struct {
 	// ever.
 	Whole time.Duration
 	// MaxRate is how many bytes a second may arrive, so that others have the rest of the
-	// link; 0 is no bound.
+	// link; 0 means no bound.
 	MaxRate int64
 	// Want is how many bytes the file must have. A server that announces another size is
 	// refused before anything is reserved for it. 0: the server says how many.

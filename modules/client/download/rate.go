@@ -7,7 +7,7 @@ import (
 
 // pace spreads the bytes of a download over time.
 type pace struct {
-	rate int64     // bytes a second; 0 is no bound
+	rate int64     // bytes a second; 0 means no bound
 	due  time.Time // when the bytes so far may have arrived
 }
 

@@ -10,7 +10,7 @@ import (
 )
 
 // attributes gives an entry the owner, the extended attributes, the permissions and the
-// times of another one of the same kind, which is no link. The paths are those of open
+// times of another one of the same kind, which is not a link. The paths are those of open
 // descriptors.
 func attributes(from, to string) error {
 	var st unix.Stat_t

@@ -58,7 +58,7 @@ type Walk struct {
 	// Read reads a file by its path below Dir. What does not exist is left to Compose, which
 	// says so better.
 	Read func(path string) ([]byte, error)
-	// Broken is told of a file that is no YAML, and returns what to do about it; nil: it is
+	// Broken is told of a file that is not YAML, and returns what to do about it; nil: it is
 	// refused.
 	Broken func(file string, err error) error
 	// Includes is told of the files that an entry of include in a file names; may be nil.

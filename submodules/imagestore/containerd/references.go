@@ -271,7 +271,7 @@ func livePods(list []containers.Container, running map[string]bool) map[string]b
 // urls, the name url is removed too, unless another application has the image or a
 // container was made by that name. With the last url the reference is removed, and
 // with the last reference of any application the image. An image that a container
-// runs and no other application needs is not changed. A missing image is no error.
+// runs and no other application needs is not changed. A missing image is not an error.
 func (s *Store) Delete(ctx context.Context, app, url string, id imagestore.Identity) error {
 	list, err := s.all(ctx)
 	if err != nil {

@@ -200,7 +200,7 @@ func (s *Store) InRegistry(ctx context.Context, g *Registry, app string, id imag
 }
 
 // RemoveFromRegistry removes an image by the reference that RegistryRef returned. A
-// missing image is no error. If the registry does not allow deletions, the error is
+// missing image is not an error. If the registry does not allow deletions, the error is
 // errors.ErrUnsupported.
 func (g *Registry) RemoveFromRegistry(ctx context.Context, ref string) error {
 	name, digest, _ := strings.Cut(strings.TrimPrefix(ref, g.host+"/"), "@")

@@ -250,7 +250,7 @@ func (e *Engine) tag(ctx context.Context, id string, config image.Digest, ref st
 }
 
 // Untag removes the reference, and the image with its last reference. If a container
-// uses the image, both stay. A missing reference is no error. removed reports whether
+// uses the image, both stay. A missing reference is not an error. removed reports whether
 // the reference is gone.
 func (e *Engine) Untag(ctx context.Context, ref string) (removed bool, err error) {
 	_, err = e.cli.ImageRemove(ctx, ref, dimage.RemoveOptions{PruneChildren: true})

@@ -101,7 +101,7 @@ func TestRepairSharedLayer(t *testing.T) {
 	require.ErrorContains(t, err, "does not carry it whole")
 	emptyDir(t, spec.Dir)
 
-	// What is no application's keeps the layer.
+	// What belongs to no application keeps the layer.
 	person := makeImage(t, "amd64", base)
 	require.NoError(t, target{e: e}.Load(ctx, strings.NewReader(string(ours(t, person, app+"-person:1")))))
 	spec.Source = sources(t, ours(t, two, "x:1"))

@@ -54,7 +54,7 @@ func (m splitMember) copy(w io.Writer, file io.Reader, buf []byte) (ok bool, wha
 	return true, ""
 }
 
-// eachMember calls segment for each run of bytes of the tar that is no content, and
+// eachMember calls segment for each run of bytes of the tar that is not content, and
 // member after the headers of each member.
 func eachMember(up storage.Unpacker, segment func([]byte) error, member func(splitMember) error) error {
 	var head headers

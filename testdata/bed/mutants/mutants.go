@@ -44,7 +44,7 @@ func takeApart(data []byte) *part {
 	for r := tar.NewReader(bytes.NewReader(plain)); ; {
 		h, err := r.Next()
 		if err != nil {
-			return p // the end, or what follows is no tar
+			return p // the end, or what follows is not a tar
 		}
 		b, err := io.ReadAll(io.LimitReader(r, 64<<20))
 		if err != nil {

@@ -14,7 +14,7 @@ import (
 )
 
 // Two clones of a commit at different places, and users with different umasks, make the same
-// release, byte by byte, which names neither place. What is no release is refused.
+// release, byte by byte, which names neither place. What is not a release is refused.
 func TestReleaseIsReproducible(t *testing.T) {
 	bed.Require(t, "git", "openssl")
 	key := filepath.Join(t.TempDir(), "key.pem")
