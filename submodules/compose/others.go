@@ -279,8 +279,7 @@ func (o *others) volumeOwner(v volume.Volume) string {
 func (o *others) check(ctx context.Context, pl *plan) error {
 	o.checkProject(pl.name)
 	for _, name := range pl.model.names() {
-		svc := pl.model.Services[name]
-		for _, part := range append([]service{svc}, svc.PreStart...) {
+		for _, part := range pl.model.Services[name].Containers() {
 			if err := o.service(ctx, pl, name, part); err != nil {
 				return err
 			}
@@ -296,7 +295,7 @@ func (o *others) check(ctx context.Context, pl *plan) error {
 	return nil
 }
 
-func (o *others) service(ctx context.Context, pl *plan, name string, svc service) error {
+func (o *others) service(ctx context.Context, pl *plan, name string, svc rules.Service) error {
 	for _, v := range svc.Volumes {
 		switch source := v.Text("source"); v.Text("type") {
 		case "bind":
@@ -323,7 +322,7 @@ func (o *others) service(ctx context.Context, pl *plan, name string, svc service
 			o.container(name, of)
 		}
 	}
-	for _, link := range svc.ExternalLinks {
+	for _, link := range svc.Links {
 		o.container(name, link)
 	}
 	return nil

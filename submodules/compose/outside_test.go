@@ -220,6 +220,7 @@ func TestRefuse(t *testing.T) {
 			"services: {web: {image: web, volumes: ['./link:/host']}}",
 			"services: {web: {image: web, volumes: ['vol:/host']}}\nvolumes: {vol: {driver_opts: {type: none, o: bind, device: /}}}",
 			"services: {web: {image: web, volumes: ['vol:/host']}}\nvolumes: {vol: {driver_opts: {type: overlay, device: overlay, o: 'lowerdir=/etc:/'}}}",
+			"services: {web: {image: web, volumes: ['vol:/host']}}\nvolumes: {vol: {driver_opts: {type: none, o: bind, device: .}}}",
 			"services: {web: {image: web, networks: [n]}}\nnetworks: {n: {external: true, name: host}}",
 		} {
 			r.write("compose.yaml", text+"\n")

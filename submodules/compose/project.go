@@ -61,13 +61,9 @@ type model struct {
 type service struct {
 	rules.Service
 	ContainerName string                `json:"container_name"`
-	Ipc           string                `json:"ipc"`
 	Restart       string                `json:"restart"`
-	VolumesFrom   []string              `json:"volumes_from"`
 	Labels        map[string]string     `json:"labels"`
 	Configs       []source              `json:"configs"`
-	ExternalLinks []string              `json:"external_links"`
-	PreStart      []service             `json:"pre_start"`
 	Ports         []json.RawMessage     `json:"ports"`
 	Healthcheck   *healthcheck          `json:"healthcheck"`
 	DependsOn     map[string]dependency `json:"depends_on"`

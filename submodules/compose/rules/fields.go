@@ -80,7 +80,7 @@ func containerFields() fieldsOf {
 		"secrets":          fileUse,
 		"security_opt":     {check: but(Trusted, "no-new-privileges", "no-new-privileges:true", "no-new-privileges=true")},
 		"sysctls":          {check: sysctls},
-		"ulimits":          {of: free("single", "soft", "hard"), each: true},
+		"ulimits":          {of: free("single", "soft", "hard"), each: true, check: ulimits},
 		"use_api_socket":   {check: needs(Trusted)},
 		"userns_mode":      {check: needs(Trusted)},
 		"uts":              {check: needs(Trusted)},

@@ -42,6 +42,11 @@ func Needs(text []byte, dir string) ([]Need, error) {
 	}
 	w := &walker{dir: dir}
 	w.object(projectFields, "", project)
+	var m Model
+	if err := json.Unmarshal(text, &m); err != nil {
+		return nil, fmt.Errorf("docker compose config: %w", err)
+	}
+	w.nested(&m)
 	return w.needs, nil
 }
 
@@ -231,6 +236,13 @@ func networkMode(w *walker, key string, v any) {
 	}
 }
 
+// ulimits: other processes wait for those that run in real time.
+func ulimits(w *walker, key string, v any) {
+	if limits, _ := v.(map[string]any); limits["rtprio"] != nil {
+		w.need(Trusted, "%s: rtprio", key)
+	}
+}
+
 func negative(w *walker, key string, v any) {
 	if text := fmt.Sprint(v); strings.HasPrefix(text, "-") {
 		w.need(Trusted, "%s: %s", key, text)
@@ -265,6 +277,53 @@ func mounts(w *walker, key string, v any) {
 		default:
 			w.need(Trusted, "%s: %s of the type %s", key, source, mount.Text("type"))
 		}
+	}
+}
+
+// nested: who may write a directory may put a link into it, in the place of what is mounted
+// from there. The engine follows it at each start, also when nobody checks.
+func (w *walker) nested(m *Model) {
+	type bind struct{ service, source, real string }
+	var all, writable []bind
+	add := func(service, source string, readOnly bool) {
+		b := bind{service, source, source}
+		if !filepath.IsAbs(source) {
+			b.real = filepath.Join(w.dir, source)
+		}
+		if real, err := filepath.EvalSymlinks(b.real); err == nil {
+			b.real = real
+		}
+		b.real = filepath.Clean(b.real) + "/"
+		if all = append(all, b); !readOnly {
+			writable = append(writable, b)
+		}
+	}
+	for _, name := range m.names() {
+		for _, c := range m.Services[name].Containers() {
+			for _, v := range c.Volumes {
+				if readOnly, _ := v["read_only"].(bool); v.Text("type") == "bind" {
+					add(name, v.Text("source"), readOnly)
+				}
+			}
+		}
+	}
+	for _, files := range []map[string]File{m.Configs, m.Secrets} {
+		for _, name := range slices.Sorted(maps.Keys(files)) {
+			if files[name].File != "" {
+				add("", files[name].File, true)
+			}
+		}
+	}
+	for _, b := range all {
+		i := slices.IndexFunc(writable, func(above bind) bool { return above.real != b.real && strings.HasPrefix(b.real, above.real) })
+		if i < 0 {
+			continue
+		}
+		if w.name = b.service; b.service != "" {
+			w.kind = "service"
+		}
+		w.need(Trusted, "volumes: %s of the device, which service %s, which may write into %s, can replace by a link; mount that one read_only, or another directory", b.source, writable[i].service, writable[i].source)
+		w.kind, w.name = "", ""
 	}
 }
 
@@ -305,13 +364,27 @@ func networkOptions(w *walker, key string, v any) {
 }
 
 // volumeOptions: with options, a volume of the local driver is a mount of any kind: of a
-// directory, of a block device, of a directory through an overlay, or over the network.
+// directory, of a block device, of a directory through an overlay, or over the network. The
+// type says nothing if a flag makes it a bind.
 func volumeOptions(w *walker, key string, v any) {
 	options, _ := v.(map[string]any)
-	if options["type"] == "tmpfs" {
+	if words, ok := options["o"].(string); options["type"] == "tmpfs" && (options["o"] == nil || ok && onlyTmpfs(words)) {
 		return
 	}
 	for _, name := range slices.Sorted(maps.Keys(options)) {
 		w.need(Trusted, "%s.%s: %v", key, name, options[name])
 	}
+}
+
+// tmpfsWords are options of a tmpfs, and flags that make no other mount of it.
+var tmpfsWords = []string{"", "defaults", "rw", "ro", "suid", "nosuid", "dev", "nodev", "exec", "noexec", "sync", "async", "atime", "noatime", "diratime", "nodiratime", "relatime", "norelatime", "strictatime", "nostrictatime",
+	"size", "mode", "uid", "gid", "nr_blocks", "nr_inodes", "huge", "mpol"}
+
+func onlyTmpfs(options string) bool {
+	for o := range strings.SplitSeq(options, ",") {
+		if name, _, _ := strings.Cut(o, "="); !slices.Contains(tmpfsWords, name) {
+			return false
+		}
+	}
+	return true
 }

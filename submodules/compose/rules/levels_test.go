@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -87,11 +88,15 @@ func TestLevels(t *testing.T) {
 		level level.Level
 		says  string
 	}{
-		service(`"command": null, "x-own": {"privileged": true}`):                                                                                                                                              {Confined, ""},
-		service(`"privileged": false, "pid": "service:db", "ipc": "shareable", "network_mode": "bridge", "cgroup": "private", "oom_score_adj": 100`):                                                           {Confined, ""},
-		service(`"cap_add": ["NET_BIND_SERVICE", "CAP_CHOWN"], "security_opt": ["no-new-privileges:true"], "sysctls": {"net.core.somaxconn": "1"}`):                                                            {Confined, ""},
-		service(`"volumes": [{"type": "bind", "source": "/etc/localtime", "target": "/etc/localtime", "read_only": true}, {"type": "bind", "source": "` + dir + `/conf", "target": "/c"}], "runtime": "runc"`): {Confined, ""},
-		volume(`"driver_opts": {"type": "tmpfs", "device": "tmpfs"}`):                                                                                                                                          {Confined, ""},
+		service(`"command": null, "x-own": {"privileged": true}`):                                                                                                                                                                  {Confined, ""},
+		service(`"privileged": false, "pid": "service:db", "ipc": "shareable", "network_mode": "bridge", "cgroup": "private", "oom_score_adj": 100`):                                                                               {Confined, ""},
+		service(`"cap_add": ["NET_BIND_SERVICE", "CAP_CHOWN"], "security_opt": ["no-new-privileges:true"], "sysctls": {"net.core.somaxconn": "1"}`):                                                                                {Confined, ""},
+		service(`"volumes": [{"type": "bind", "source": "/etc/localtime", "target": "/etc/localtime", "read_only": true}, {"type": "bind", "source": "` + dir + `/conf", "target": "/c"}], "runtime": "runc"`):                     {Confined, ""},
+		volume(`"driver_opts": {"type": "tmpfs", "device": "tmpfs", "o": "size=1m,mode=1777,nosuid"}`):                                                                                                                             {Confined, ""},
+		service(`"volumes": [{"type": "bind", "source": "` + dir + `/data", "target": "/d"}, {"type": "bind", "source": "` + dir + `/database", "target": "/e"}, {"type": "bind", "source": "` + dir + `/data", "target": "/f"}]`): {Confined, ""},
+		service(`"volumes": [{"type": "bind", "source": "` + dir + `/data", "target": "/d", "read_only": true}, {"type": "bind", "source": "` + dir + `/data/in", "target": "/e"}]`):                                               {Confined, ""},
+		service(`"ulimits": {"nofile": {"soft": 1, "hard": 2}, "nproc": 9}`):                                                                                                                                                       {Confined, ""},
+		volume(`"driver_opts": {"type": "tmpfs", "device": "tmpfs"}`):                                                                                                                                                              {Confined, ""},
 
 		service(`"network_mode": "host"`):                                   {HostNetwork, "service web has network_mode: host"},
 		service(`"cap_add": ["net_admin"]`):                                 {HostNetwork, "service web has cap_add: net_admin"},
@@ -135,7 +140,17 @@ func TestLevels(t *testing.T) {
 		service(`"volumes": [{"type": "bind", "source": "` + dir + `/c", "target": "/c", "bind": {"propagation": "rshared"}}]`): {Trusted, "volumes.bind.propagation: rshared"},
 		volume(`"driver_opts": {"type": "overlay", "device": "overlay", "o": "lowerdir=/"}`):                                    {Trusted, "volume v has driver_opts.device: overlay"},
 		volume(`"driver_opts": {"type": "ext4", "device": "/dev/sda1"}`):                                                        {Trusted, "volume v has driver_opts.device: /dev/sda1"},
-		volume(`"driver": "local-persist"`):                                                                                     {Trusted, "volume v has driver: local-persist"},
+		// The kernel ignores the type of a bind.
+		volume(`"driver_opts": {"type": "tmpfs", "device": "/", "o": "bind"}`):             {Trusted, "volume v has driver_opts.device: /"},
+		volume(`"driver_opts": {"type": "tmpfs", "device": "/", "o": "size=1m,rbind,ro"}`): {Trusted, "volume v has driver_opts.device: /"},
+		volume(`"driver_opts": {"type": "tmpfs", "device": "/x", "o": "remount"}`):         {Trusted, "volume v has driver_opts.device: /x"},
+		// A service that may write the directory above puts a link there, and the engine
+		// follows it at the next start.
+		service(`"volumes": [{"type": "bind", "source": "` + dir + `/data", "target": "/d"}, {"type": "bind", "source": "` + dir + `/data/in", "target": "/e"}]`): {Trusted, "/data/in of the device, which service web, which may write into"},
+		`{"services": {"a": {"volumes": [{"type": "bind", "source": "` + dir + `/data/in/it", "target": "/e"}]},
+			"b": {"pre_start": [{"volumes": [{"type": "bind", "source": "` + dir + `/data/", "target": "/d"}]}]}}}`: {Trusted, "service a has volumes: "},
+		service(`"ulimits": {"rtprio": 99}`): {Trusted, "service web has ulimits: rtprio"},
+		volume(`"driver": "local-persist"`):  {Trusted, "volume v has driver: local-persist"},
 
 		service(`"provider": {"type": "x"}`):              {never, "service web has provider"},
 		service(`"run_on_host": "rm"`):                    {never, "service web has run_on_host, which this version of mender-app does not know"},
@@ -155,5 +170,21 @@ func TestLevels(t *testing.T) {
 				require.ErrorContains(t, err, ", which needs the level "+want.level.String()+", and LEVEL in "+ConfName+" gives this application "+level.String())
 			}
 		}
+	}
+}
+
+// REFUSE holds for the containers that run before a service too.
+func TestRefuseBeforeService(t *testing.T) {
+	for kind, text := range map[string]string{
+		"privileged":   `"privileged": true`,
+		"host-pid":     `"pid": "host"`,
+		"host-network": `"network_mode": "host"`,
+		"mount-root":   `"volumes": [{"type": "volume", "source": "v", "target": "/x"}]`,
+	} {
+		var m Model
+		require.NoError(t, json.Unmarshal([]byte(`{"services": {"web": {"image": "a", "pre_start": [{`+text+`}]}}, "volumes": {"v": {"driver_opts": {"type": "none", "o": "bind", "device": "."}}}}`), &m))
+		dir := t.TempDir()
+		require.NoError(t, m.Check(dir, Settings{}))
+		require.ErrorContains(t, m.Check(dir, Settings{Refuse: []string{kind}}), "service web has "+kind)
 	}
 }

@@ -37,13 +37,20 @@ type Service struct {
 	Models      json.RawMessage `json:"models"`
 	Privileged  bool            `json:"privileged"`
 	Pid         string          `json:"pid"`
+	Ipc         string          `json:"ipc"`
 	NetworkMode string          `json:"network_mode"`
 	Networks    map[string]any  `json:"networks"`
+	PreStart    []Service       `json:"pre_start"` // containers that run before it
 	PostStart   []Hook          `json:"post_start"`
 	PreStop     []Hook          `json:"pre_stop"`
 	Volumes     []Mount         `json:"volumes"`
+	VolumesFrom []string        `json:"volumes_from"`
+	Links       []string        `json:"external_links"`
 	Secrets     []secretUse     `json:"secrets"`
 }
+
+// Containers are the service and those that run before it.
+func (s Service) Containers() []Service { return append([]Service{s}, s.PreStart...) }
 
 // Network is a network as Compose prints it.
 type Network struct {
@@ -167,7 +174,17 @@ var ReachKinds = []string{"privileged", "host-pid", "host-network", "mount-root"
 // reach lists those of ReachKinds that a service has.
 func (m *Model) reach(name string) (kinds []string) {
 	s := m.Services[name]
-	if s.Privileged || slices.ContainsFunc(append(s.PostStart, s.PreStop...), func(h Hook) bool { return h.Privileged }) {
+	if slices.ContainsFunc(append(s.PostStart, s.PreStop...), func(h Hook) bool { return h.Privileged }) {
+		kinds = append(kinds, "privileged")
+	}
+	for _, c := range s.Containers() {
+		kinds = append(kinds, m.reachOf(c)...)
+	}
+	return kinds
+}
+
+func (m *Model) reachOf(s Service) (kinds []string) {
+	if s.Privileged {
 		kinds = append(kinds, "privileged")
 	}
 	if s.Pid == "host" {
@@ -187,7 +204,11 @@ func (m *Model) reach(name string) (kinds []string) {
 			sources = []string{v.Text("source")}
 		case "volume": // of the local driver, it may be a mount of any kind
 			opts := m.Volumes[v.Text("source")].DriverOpts
-			sources = append(layersOf(opts["o"]), opts["device"])
+			for _, at := range append(layersOf(opts["o"]), opts["device"]) {
+				if at != "" { // the engine's working directory is /
+					sources = append(sources, filepath.Join("/", at))
+				}
+			}
 		}
 		if slices.ContainsFunc(sources, IsRootOfDevice) {
 			kinds = append(kinds, "mount-root")

@@ -1,6 +1,8 @@
 package reach
 
 import (
+	"cmp"
+	"encoding/json"
 	"maps"
 	"slices"
 	"strings"
@@ -17,7 +19,7 @@ var kinds = map[string]func(w *walker, key string, value any){
 	"/Pod": nil, "/ReplicationController": nil, "/PodTemplate": nil,
 	"apps/Deployment": nil, "apps/ReplicaSet": nil, "apps/StatefulSet": claims, "apps/DaemonSet": nil, "apps/ControllerRevision": nil,
 	"batch/Job": nil, "batch/CronJob": nil,
-	"/ConfigMap": nil, "/Secret": nil, "/ServiceAccount": nil, "/LimitRange": nil, "/ResourceQuota": nil,
+	"/ConfigMap": nil, "/Secret": secret, "/ServiceAccount": nil, "/LimitRange": nil, "/ResourceQuota": nil,
 	"/Namespace": ownNamespace, "/Service": service, "/PersistentVolumeClaim": claim,
 	"networking.k8s.io/Ingress": nil, "networking.k8s.io/NetworkPolicy": nil,
 	"policy/PodDisruptionBudget": nil, "autoscaling/HorizontalPodAutoscaler": nil, "coordination.k8s.io/Lease": nil,
@@ -36,10 +38,28 @@ func service(w *walker, key string, v any) {
 	}
 }
 
-// claim: a claim that names its volume takes one that somebody else may have made.
+// secret: the cluster fills in some types, or lets in who knows what is in them.
+func secret(w *walker, _ string, _ any) {
+	var o struct {
+		Type string `json:"type"`
+	}
+	if json.Unmarshal(w.o.JSON, &o) != nil || strings.Contains(o.Type, "kubernetes.io/") && !slices.Contains(plainSecrets, o.Type) {
+		w.need(level.Trusted, "the type %s", o.Type)
+	}
+}
+
+// plainSecrets are types of Kubernetes that only say what their data looks like.
+var plainSecrets = []string{"kubernetes.io/dockercfg", "kubernetes.io/dockerconfigjson", "kubernetes.io/basic-auth", "kubernetes.io/ssh-auth", "kubernetes.io/tls"}
+
+// claimFields: a claim that names its volume, or how to find one, takes one that somebody
+// else may have made, and one with a source has the data of another.
+var claimFields = free("accessModes", "resources", "storageClassName", "volumeMode", "volumeAttributesClassName").with(fieldsOf{
+	"volumeName": trusted, "selector": trusted, "dataSource": trusted, "dataSourceRef": trusted,
+})
+
 func claim(w *walker, key string, v any) {
-	if spec, _ := v.(map[string]any); spec["volumeName"] != nil && spec["volumeName"] != "" {
-		w.need(level.Trusted, "%s.volumeName: %v", key, spec["volumeName"])
+	if spec, ok := v.(map[string]any); ok {
+		w.object(claimFields, key+".", spec)
 	}
 }
 
@@ -135,7 +155,8 @@ var containerFields = free(
 
 // volumeFields: what is not here is mounted by the node from a path of its own, by a driver or
 // over the network.
-var volumeFields = free("name", "emptyDir", "secret", "configMap", "downwardAPI", "persistentVolumeClaim", "ephemeral", "image").with(fieldsOf{
+var volumeFields = free("name", "emptyDir", "secret", "configMap", "downwardAPI", "persistentVolumeClaim", "image").with(fieldsOf{
+	"ephemeral": {of: fieldsOf{"volumeClaimTemplate": {of: free("metadata").with(fieldsOf{"spec": {of: claimFields}})}}},
 	"projected": {of: free("defaultMode", "defaultUser").with(fieldsOf{"sources": {of: free("secret", "downwardAPI", "configMap", "serviceAccountToken", "clusterTrustBundle")}})},
 	"hostPath":  {check: hostPath},
 })
@@ -158,7 +179,7 @@ func hostPath(w *walker, key string, v any) {
 }
 
 func account(w *walker, key string, v any) {
-	if name, ok := v.(string); !ok || !w.accounts[name] {
+	if name, ok := v.(string); !ok || name != "default" && !w.accounts[cmp.Or(w.o.Namespace, w.namespace)+"/"+name] {
 		w.need(level.Trusted, "%s: %v, which the release does not bring", key, v)
 	}
 }

@@ -7,6 +7,7 @@
 package reach
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -29,10 +30,10 @@ func (n Need) String() string { return n.Object.Kind + " " + n.Object.Name + " h
 // Needs lists what in a release needs more than level.Confined, in the order of the objects.
 // namespace is the application's.
 func Needs(objects []manifest.Object, namespace string) (needs []Need) {
-	accounts := map[string]bool{"": true, "default": true}
+	accounts := map[string]bool{}
 	for i := range objects {
 		if o := &objects[i]; o.Group() == "" && o.Kind == "ServiceAccount" {
-			accounts[o.Name] = true
+			accounts[cmp.Or(o.Namespace, namespace)+"/"+o.Name] = true
 		}
 	}
 	for i := range objects {
@@ -46,7 +47,7 @@ func Needs(objects []manifest.Object, namespace string) (needs []Need) {
 // walker goes through an object.
 type walker struct {
 	o         *manifest.Object
-	accounts  map[string]bool // that the release brings
+	accounts  map[string]bool // that the release brings, as NAMESPACE/NAME
 	namespace string
 	needs     []Need
 }

@@ -58,6 +58,10 @@ func TestFields(t *testing.T) {
 	slices.Sort(missing)
 	slices.Sort(undecided)
 	require.Equal(t, undecided, missing)
+
+	missing = nil
+	walk("", reflect.TypeFor[corev1.PersistentVolumeClaimSpec](), claimFields)
+	require.Empty(t, missing)
 }
 
 func TestNeeds(t *testing.T) {
@@ -92,13 +96,26 @@ func TestNeeds(t *testing.T) {
 		container("volumeDevices: [{name: v, devicePath: /dev/x}]"):                            {level.Trusted, "spec.containers.volumeDevices"},
 		container("volumeMounts: [{name: v, mountPath: /x, mountPropagation: Bidirectional}]"): {level.Trusted, "spec.containers.volumeMounts.mountPropagation: Bidirectional"},
 		container("livenessProbe: {httpGet: {port: 80, host: 169.254.169.254}}"):               {level.HostNetwork, "spec.containers.livenessProbe.httpGet.host: 169.254.169.254"},
-		object("apps/v1", "Deployment", "spec: {template: {metadata: {annotations: {checksum/config: a, prometheus.io/scrape: 'true'}}, spec: {containers: []}}}"): {level.Confined, ""},
-		object("apps/v1", "Deployment", "spec: {template: {metadata: {annotations: {io.katacontainers.config: a}}, spec: {containers: []}}}"):                      {level.Trusted, "annotations of its pods: io.katacontainers.config"},
-		object("apps/v1", "DaemonSet", "spec: {template: {spec: {hostPID: true}}}"):                                                                                {level.Trusted, "spec.template.spec.hostPID"},
-		object("batch/v1", "CronJob", "spec: {jobTemplate: {spec: {template: {spec: {hostIPC: true}}}}}"):                                                          {level.Trusted, "spec.jobTemplate.spec.template.spec.hostIPC"},
-		object("v1", "Service", "spec: {externalIPs: [192.0.2.1]}"):                                                                                                {level.HostNetwork, "spec.externalIPs"},
-		object("v1", "Service", "spec: {type: NodePort, ports: [{port: 80, nodePort: 30080}]}"):                                                                    {level.Confined, ""},
-		object("v1", "PersistentVolumeClaim", "spec: {volumeName: others}"):                                                                                        {level.Trusted, "spec.volumeName: others"},
+		object("apps/v1", "Deployment", "spec: {template: {metadata: {annotations: {checksum/config: a, prometheus.io/scrape: 'true'}}, spec: {containers: []}}}"):           {level.Confined, ""},
+		object("apps/v1", "Deployment", "spec: {template: {metadata: {annotations: {io.katacontainers.config: a}}, spec: {containers: []}}}"):                                {level.Trusted, "annotations of its pods: io.katacontainers.config"},
+		object("apps/v1", "DaemonSet", "spec: {template: {spec: {hostPID: true}}}"):                                                                                          {level.Trusted, "spec.template.spec.hostPID"},
+		object("batch/v1", "CronJob", "spec: {jobTemplate: {spec: {template: {spec: {hostIPC: true}}}}}"):                                                                    {level.Trusted, "spec.jobTemplate.spec.template.spec.hostIPC"},
+		object("v1", "Service", "spec: {externalIPs: [192.0.2.1]}"):                                                                                                          {level.HostNetwork, "spec.externalIPs"},
+		object("v1", "Service", "spec: {type: NodePort, ports: [{port: 80, nodePort: 30080}]}"):                                                                              {level.Confined, ""},
+		object("v1", "PersistentVolumeClaim", "spec: {volumeName: others}"):                                                                                                  {level.Trusted, "spec.volumeName: others"},
+		object("v1", "PersistentVolumeClaim", "spec: {accessModes: [ReadWriteOnce], storageClassName: fast, volumeMode: Filesystem, resources: {requests: {storage: 1Gi}}}"): {level.Confined, ""},
+		object("v1", "PersistentVolumeClaim", "spec: {selector: {matchLabels: {app: others}}}"):                                                                              {level.Trusted, "spec.selector"},
+		object("v1", "PersistentVolumeClaim", "spec: {dataSourceRef: {kind: PersistentVolumeClaim, name: x, namespace: others}}"):                                            {level.Trusted, "spec.dataSourceRef"},
+		object("apps/v1", "StatefulSet", "spec: {volumeClaimTemplates: [{spec: {dataSource: {kind: PersistentVolumeClaim, name: x}}}]}"):                                     {level.Trusted, "spec.volumeClaimTemplates.spec.dataSource"},
+		pod("volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {resources: {requests: {storage: 1Gi}}}}}}]"):                                                       {level.Confined, ""},
+		pod("volumes: [{name: v, ephemeral: {volumeClaimTemplate: {spec: {volumeName: others}}}}]"):                                                                          {level.Trusted, "spec.volumes.ephemeral.volumeClaimTemplate.spec.volumeName: others"},
+		object("v1", "Secret", "type: kubernetes.io/tls"):                                                                                                                    {level.Confined, ""},
+		object("v1", "Secret", ""): {level.Confined, ""},
+		// The cluster writes a token of the account into it, whoever brought the account.
+		strings.Replace(object("v1", "Secret", "type: kubernetes.io/service-account-token"), "{name: p}", "{name: p, annotations: {kubernetes.io/service-account.name: admin}}", 1): {level.Trusted, "the type kubernetes.io/service-account-token"},
+		object("v1", "Secret", "type: bootstrap.kubernetes.io/token"):                                                                               {level.Trusted, "the type bootstrap.kubernetes.io/token"},
+		object("v1", "ServiceAccount", "") + "---\n" + strings.Replace(pod("serviceAccountName: p"), "{name: p}", "{name: p, namespace: other}", 1): {level.Trusted, "spec.serviceAccountName: p, which the release does not bring"},
+		object("v1", "ServiceAccount", "") + "---\n" + strings.Replace(pod("serviceAccountName: p"), "{name: p}", "{name: p, namespace: shop}", 1):  {level.Confined, ""},
 		object("v1", "Namespace", ""):                                                             {level.Trusted, "another name than the application's namespace, shop"},
 		object("v1", "PersistentVolume", "spec: {hostPath: {path: /}}"):                           {level.Trusted, `the kind PersistentVolume in "v1"`},
 		object("rbac.authorization.k8s.io/v1", "RoleBinding", ""):                                 {level.Trusted, "the kind RoleBinding"},
