@@ -21,6 +21,7 @@ import (
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/modules/backup"
 	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/modules/diskspace"
 	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/store"
 )
@@ -178,6 +179,10 @@ func operatorValues(all []settings.Value, app string) map[string]string {
 	return settings.ByName(slices.DeleteFunc(all, func(v settings.Value) bool { return v.Of != settings.Operator || v.For != app }))
 }
 
+// mostHoles is how many times larger than its file system an application's data may be, so
+// that none can keep the store locked for days. A file system may compress what it has.
+const mostHoles = 16
+
 // addToBackup adds an application.
 func (p *program) addToBackup(ctx context.Context, w *backup.Writer, e *deploy.Engine, i *deploy.Installed, deviceType string, withoutData bool) (*backup.Settings, error) {
 	a := i.App
@@ -235,9 +240,16 @@ func (p *program) addToBackup(ctx context.Context, w *backup.Writer, e *deploy.E
 	if len(s.Places) == 0 {
 		return s, nil
 	}
-	n, err := backup.TreeSize(content)
+	total, err := diskspace.Total(content)
 	if err != nil {
 		return nil, err
 	}
-	return s, w.Add(name+backup.NameData, n, func(out io.Writer) error { return backup.WriteTree(out, content, false) })
+	n, err := backup.TreeSize(content, total*mostHoles)
+	if errors.Is(err, backup.ErrHoles) {
+		err = fmt.Errorf("%w: the data of %s: %w; --without-data leaves data out", deploy.ErrUnfit, a.Name, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, w.Add(name+backup.NameData, n, func(out io.Writer) error { return backup.WriteTree(out, content) })
 }

@@ -279,8 +279,8 @@ func TestTree(t *testing.T) {
 	}
 
 	var out bytes.Buffer
-	require.NoError(t, WriteTree(&out, from, false))
-	size, err := TreeSize(from)
+	require.NoError(t, WriteTree(&out, from))
+	size, err := TreeSize(from, 1<<30)
 	require.NoError(t, err)
 	require.EqualValues(t, out.Len(), size)
 	require.NoError(t, ReadTree(bytes.NewReader(out.Bytes()), nil, 1))
@@ -368,4 +368,21 @@ func FuzzReadTree(f *testing.F) {
 		require.NoError(t, err)
 		require.Len(t, left, 1)
 	})
+}
+
+// Holes cost no time when a backup is planned, and one that would take hours is refused.
+func TestHoles(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "0"), 0o755))
+	hole := filepath.Join(dir, "0", "hole")
+	require.NoError(t, os.WriteFile(hole, nil, 0o600))
+	const size = 8 << 40
+	require.NoError(t, os.Truncate(hole, size))
+	n, err := TreeSize(dir, 2*size)
+	require.NoError(t, err)
+	require.Greater(t, n, int64(size))
+	require.Less(t, n, int64(size)+1<<20)
+	_, err = TreeSize(dir, size-1)
+	require.ErrorIs(t, err, ErrHoles)
+	require.ErrorContains(t, err, "0/hole")
 }

@@ -26,29 +26,38 @@ import (
 // content, and its content before the directory's next sibling. Siblings are sorted by
 // name, so a reader needs no list of the entries it has seen.
 
-// WriteTree writes the content of a directory, which must not change meanwhile. With dry
-// it writes zeros instead of the content of files.
-func WriteTree(out io.Writer, dir string, dry bool) error {
-	w := &treeWriter{tw: tar.NewWriter(out), dir: dir, dry: dry, linked: map[inode]string{}}
+// WriteTree writes the content of a directory, which must not change meanwhile.
+func WriteTree(out io.Writer, dir string) error {
+	w := &treeWriter{tw: tar.NewWriter(out), dir: dir, linked: map[inode]string{}}
 	if err := filepath.WalkDir(dir, w.entry); err != nil {
 		return err
 	}
 	return w.tw.Close()
 }
 
-// TreeSize returns how many bytes WriteTree writes.
-func TreeSize(dir string) (n int64, err error) {
-	var c metered.Counter
-	err = WriteTree(&c, dir, true)
-	return int64(c), err
+// ErrHoles: a tree is far larger than what it has on disk.
+var ErrHoles = errors.New("the holes of files are too large for a backup, which writes them as zeros")
+
+// TreeSize returns how many bytes WriteTree writes; more than most are ErrHoles. It reads no
+// content, and does not count through holes.
+func TreeSize(dir string, most int64) (n int64, err error) {
+	w := &treeWriter{dir: dir, most: most, linked: map[inode]string{}}
+	err = filepath.WalkDir(dir, w.entry)
+	return int64(w.size) + endOfTar, err
 }
+
+// endOfTar is how many bytes follow the last entry.
+const endOfTar = 2 * blockOfTar
+
+const blockOfTar = 512
 
 type inode struct{ dev, ino uint64 }
 
 type treeWriter struct {
-	tw     *tar.Writer
+	tw     *tar.Writer // nil: it only counts
+	size   metered.Counter
+	most   int64 // that size may be
 	dir    string
-	dry    bool
 	linked map[inode]string // the first name of files with several names
 }
 
@@ -76,7 +85,7 @@ func (w *treeWriter) entry(file string, _ fs.DirEntry, err error) error {
 		id := inode{uint64(st.Dev), st.Ino}
 		if first, ok := w.linked[id]; ok {
 			h.Typeflag, h.Linkname = tar.TypeLink, first
-			return w.tw.WriteHeader(h)
+			return w.header(h)
 		}
 		w.linked[id] = name
 	}
@@ -103,15 +112,18 @@ func (w *treeWriter) entry(file string, _ fs.DirEntry, err error) error {
 			return err
 		}
 	}
-	if err := w.tw.WriteHeader(h); err != nil {
+	if err := w.header(h); err != nil {
 		return fmt.Errorf("%s: %w", file, err)
 	}
 	if kind != unix.S_IFREG {
 		return nil
 	}
-	if w.dry {
-		_, err := io.CopyN(w.tw, zeros{}, st.Size)
-		return err
+	if w.tw == nil {
+		if st.Size > w.most-int64(w.size) {
+			return fmt.Errorf("%s has %d bytes: %w", name, st.Size, ErrHoles)
+		}
+		w.size += metered.Counter((st.Size + blockOfTar - 1) / blockOfTar * blockOfTar)
+		return nil
 	}
 	f, err := os.OpenFile(file, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -127,9 +139,13 @@ func (w *treeWriter) entry(file string, _ fs.DirEntry, err error) error {
 // typeSocket is our own: tar has no sockets.
 const typeSocket = 'Z'
 
-type zeros struct{}
-
-func (zeros) Read(p []byte) (int, error) { clear(p); return len(p), nil }
+// header writes a header, or counts it.
+func (w *treeWriter) header(h *tar.Header) error {
+	if w.tw == nil {
+		return tar.NewWriter(&w.size).WriteHeader(h)
+	}
+	return w.tw.WriteHeader(h)
+}
 
 // attributes adds a file's extended attributes.
 func attributes(h *tar.Header, file string) error {

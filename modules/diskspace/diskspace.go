@@ -44,6 +44,15 @@ func Free(dir string) (free int64, dev uint64, err error) {
 	return int64(st.Bavail) * int64(st.Bsize), uint64(fi.Dev), nil // their types depend on the machine
 }
 
+// Total returns the size, in bytes, of a directory's file system.
+func Total(dir string) (int64, error) {
+	var st unix.Statfs_t
+	if err := unix.Statfs(dir, &st); err != nil {
+		return 0, &fs.PathError{Op: "statfs", Path: dir, Err: err}
+	}
+	return int64(st.Blocks) * int64(st.Bsize), nil // their types depend on the machine
+}
+
 // Room returns how many bytes may be written to a directory where the
 // metadata announces no sizes: the free space minus the margin, at least 1.
 func Room(dir string, free func(dir string) (int64, uint64, error)) (int64, error) {

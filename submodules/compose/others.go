@@ -21,25 +21,11 @@ import (
 	"github.com/mender-app/mender-app/artifact/names"
 	"github.com/mender-app/mender-app/submodules/compose/rules"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
+	"github.com/mender-app/mender-app/submodules/level"
 )
 
 // This file keeps applications of one device apart: what one has may be used by another one
 // only if the operator allows the pair.
-
-// everything stands in ALLOW_OTHERS for all applications, and for what belongs to no single
-// one: the store as a whole, and the engine's own files.
-const everything = "*"
-
-// checkPairs refuses what ALLOW_OTHERS cannot have.
-func checkPairs(words []string) error {
-	for _, w := range words {
-		user, owner, ok := strings.Cut(w, ":")
-		if !ok || names.Check(user) != nil || owner != everything && names.Check(owner) != nil {
-			return fmt.Errorf("configuration: ALLOW_OTHERS: %q is no pair such as shop:kiosk, which lets shop use what kiosk has, or shop:*", w)
-		}
-	}
-	return nil
-}
 
 // others is what other applications of this device have.
 type others struct {
@@ -225,10 +211,10 @@ func projectOf(app, dir string) string {
 // refuse notes a use of something that is another application's. app is "" for what belongs
 // to no single one.
 func (o *others) refuse(app, format string, args ...any) {
-	pair := o.s.req.App + ":" + cmp.Or(app, everything)
-	if slices.Contains(o.s.set.others, pair) || slices.Contains(o.s.set.others, o.s.req.App+":"+everything) {
+	if app = cmp.Or(app, level.Everything); o.s.set.others.Allow(o.s.req.App, func(name string) bool { return name == app }) {
 		return
 	}
+	pair := o.s.req.App + ":" + app
 	o.problems = append(o.problems, fmt.Sprintf(format, args...)+": refused unless ALLOW_OTHERS in "+confName+" has "+pair)
 }
 

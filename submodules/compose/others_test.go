@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/submodules"
+	"github.com/mender-app/mender-app/submodules/level"
 )
 
 // neighbour is another application in the store of a bench, with a container that has a
@@ -189,8 +190,8 @@ func TestOthersStart(t *testing.T) {
 
 // A pair is two names.
 func TestPairs(t *testing.T) {
-	require.NoError(t, checkPairs([]string{"shop:kiosk", "shop:*"}))
+	require.NoError(t, level.Pairs{"shop:kiosk", "shop:*"}.Check())
 	for _, bad := range []string{"shop", "*:kiosk", "shop:", ":kiosk", "shop:kiosk:web", "shop:../x"} {
-		require.ErrorContains(t, checkPairs([]string{bad}), "is no pair", bad)
+		require.ErrorContains(t, level.Pairs{bad}.Check(), "is no pair", bad)
 	}
 }

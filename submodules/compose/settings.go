@@ -35,7 +35,7 @@ type settings struct {
 	outside       []string      // ALLOW_OUTSIDE: kinds of files that may lie outside the manifests
 	refuse        []string      // REFUSE: what no service may have
 	levels        level.Setting // LEVEL: what applications may reach on the device, such as confined or monitor:trusted
-	others        []string      // ALLOW_OTHERS: which applications may use what others have, such as shop:kiosk
+	others        level.Pairs   // ALLOW_OTHERS: which applications may use what others have, such as shop:kiosk
 	store         string        // of the caller; "" if it is not known
 	window        time.Duration // HEALTH_WINDOW: it must stay so for this long
 	restarts      int64         // HEALTH_RESTARTS: of a container that are forgiven
@@ -101,7 +101,7 @@ func readSettings(getenv func(string) string, warn func(string, ...any)) (settin
 		return s, err
 	}
 	s.others = f.Strings("ALLOW_OTHERS", "allow_others")
-	if err := checkPairs(s.others); err != nil {
+	if err := s.others.Check(); err != nil {
 		return s, err
 	}
 	s.levels = f.Strings("LEVEL", "level")

@@ -109,7 +109,9 @@ func (s *session) prepare(ctx context.Context, req submodules.Request, strict bo
 		return nil, nil, nil, err
 	}
 	if strict {
-		err = s.checkNamespace(ctx, inv)
+		if err = s.checkNamespace(ctx, inv); err == nil {
+			err = s.checkOthers(ctx, r)
+		}
 	}
 	return r, inv, shipped, err
 }

@@ -30,6 +30,7 @@ type Settings struct {
 	Registry     *containerd.Registry
 	Cluster      string        // cluster-wide objects: "no", "yes", or the kinds allowed
 	Levels       level.Setting // what applications may reach on the node
+	Others       level.Pairs   // which applications may use what others have
 	Xdelta3      string        // the xdelta3 command, for deltas of the shell reference that our decoder cannot read; "" never runs it
 	Sandbox      bool          // LOAD gives up the rights it does not need
 	Namespaces   string        // beside Namespace that manifests and metadata may name: words, or *
@@ -55,7 +56,7 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 		dir = submodules.DefaultConfigDir
 	}
 	path := filepath.Join(dir, ConfigName)
-	f, err := config.Read(path, "level")
+	f, err := config.Read(path, "level", "allow_others")
 	if err != nil {
 		return Settings{}, err
 	}
@@ -85,6 +86,10 @@ func ReadSettings(getenv func(string) string) (Settings, error) {
 	}
 	s.Levels = f.Strings("LEVEL", "level")
 	if err := s.Levels.Check(); err != nil {
+		return s, err
+	}
+	s.Others = f.Strings("ALLOW_OTHERS", "allow_others")
+	if err := s.Others.Check(); err != nil {
 		return s, err
 	}
 	if _, ok := yesNo(s.Pull); !ok {
