@@ -29,6 +29,7 @@ import (
 // Bounds of actions.
 const (
 	maxActions    = 4       // at work at a time, and one abort beside them
+	maxOfOne      = 3       // of those, of one user who is not root: another one finds room
 	maxRemembered = 50      // ended actions
 	maxBody       = 8 << 10 // bytes of a request
 	maxText       = 1 << 10 // bytes of one text in a request
@@ -51,6 +52,7 @@ type Action struct {
 	Result   json.RawMessage `json:"result,omitempty"` // the command's output with --json
 	Error    string          `json:"error,omitempty"`
 
+	uid  uint32 // who requested it
 	done chan struct{}
 }
 
@@ -295,7 +297,7 @@ func (s *Server) act(w http.ResponseWriter, req *http.Request, d deed) {
 		return
 	}
 	command.User = s.Actions.UserName(peer(req).UID)
-	a, err := s.Actions.begin(Action{Action: d.name(), Application: cmp.Or(app, order.Staged)}, command, d.limit)
+	a, err := s.Actions.begin(Action{Action: d.name(), Application: cmp.Or(app, order.Staged), uid: peer(req).UID}, command, d.limit)
 	if err != nil {
 		fail(w, err)
 		return
@@ -313,12 +315,15 @@ func (s *Server) act(w http.ResponseWriter, req *http.Request, d deed) {
 func (x *Actions) begin(a Action, c Command, limit time.Duration) (*Action, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	working, alike := 0, 0
+	working, alike, same := 0, 0, 0
 	for _, other := range x.list {
 		if other.Ended == nil {
 			working++
 			if (other.Action == abort) == (a.Action == abort) {
 				alike++
+				if other.uid == a.uid {
+					same++
+				}
 			}
 		}
 	}
@@ -328,6 +333,9 @@ func (x *Actions) begin(a Action, c Command, limit time.Duration) (*Action, erro
 	}
 	if x.over || alike >= room {
 		return nil, &httpError{http.StatusServiceUnavailable, "too many actions are at work: see /v1/actions, and try again later"}
+	}
+	if a.uid != 0 && same >= maxOfOne {
+		return nil, &httpError{http.StatusServiceUnavailable, fmt.Sprintf("%d of your actions are at work, and you may have no more: see /v1/actions, and try again later", same)}
 	}
 	x.last++
 	a.Number, a.Begun, a.User, a.done = x.last, time.Now().UTC(), c.User, make(chan struct{})

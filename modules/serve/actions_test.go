@@ -265,6 +265,24 @@ func TestPeers(t *testing.T) {
 	require.Nil(t, withPeer(t.Context(), &net.TCPConn{}).Value(peerKey{}))
 }
 
+// One user cannot take all the room of the others.
+func TestActionsOfOneUser(t *testing.T) {
+	s, c, _, _ := acting(t, 0)
+	c.wait = make(chan struct{})
+	defer close(c.wait)
+	begin := func(uid uint32, action string) error {
+		_, err := s.Actions.begin(Action{Action: action, uid: uid}, Command{}, time.Hour)
+		return err
+	}
+	for range maxOfOne {
+		require.NoError(t, begin(1000, "stage"))
+	}
+	require.ErrorContains(t, begin(1000, "stage"), "3 of your actions are at work")
+	require.NoError(t, begin(1000, abort))
+	require.NoError(t, begin(1001, "stop"))
+	require.ErrorContains(t, begin(0, "stop"), "too many actions are at work")
+}
+
 // An action that takes long is answered with where it can be seen, goes on without the
 // client, keeps the server from ending for want of requests, and is ended with it. There
 // are not many at a time.
