@@ -134,7 +134,7 @@ var projectFields = fieldsOf{
 		"driver":      {check: networkDriver},
 		"driver_opts": {check: networkOptions},
 		"ipam": {of: free("driver", "options").with(fieldsOf{
-			"config": {of: free("subnet", "gateway", "ip_range", "aux_addresses"), each: true},
+			"config": {of: free("gateway", "ip_range", "aux_addresses").with(fieldsOf{"subnet": {check: subnet}}), each: true},
 		})},
 	}), each: true, kind: "network"},
 	"volumes": {of: free("name", "external", "labels").with(fieldsOf{

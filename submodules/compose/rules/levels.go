@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -347,6 +348,19 @@ func networkDriver(w *walker, key string, v any) {
 func networkName(w *walker, key string, v any) {
 	if v == "host" {
 		w.need(HostNetwork, "%s: host", key)
+	}
+}
+
+// ownSubnets are for networks of containers: engines take theirs from there.
+var ownSubnets = []netip.Prefix{netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("fc00::/7")}
+
+// subnet: the device sends to a network's containers what anybody on it sends to the subnet,
+// such as to a server or to its own neighbours.
+func subnet(w *walker, key string, v any) {
+	text := fmt.Sprint(v)
+	p, err := netip.ParsePrefix(text)
+	if err != nil || !slices.ContainsFunc(ownSubnets, func(own netip.Prefix) bool { return own.Contains(p.Addr()) && p.Bits() >= own.Bits() }) {
+		w.need(HostNetwork, "%s: %s", key, text)
 	}
 }
 
