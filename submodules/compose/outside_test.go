@@ -53,7 +53,7 @@ func (r *reader) read() (*project, error) {
 	if err := p.checkModel(r.s.set); err != nil {
 		return p, err
 	}
-	return p, r.s.checkLevel(p)
+	return p, r.s.checkLevel(p, nil)
 }
 
 // Every Compose gets the same PWD: the project's directory, or what a .env says. Some would set

@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"path/filepath"
 	"slices"
 	"sort"
 	"time"
+
+	"github.com/docker/docker/api/types/container"
 
 	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/compose/rules"
@@ -183,14 +186,28 @@ func (m model) rules() *rules.Model {
 }
 
 // checkLevel refuses what an application may not reach on the device. A field that nobody
-// knows does not keep one from starting that was accepted before.
-func (s *session) checkLevel(p *project) error {
-	err := rules.CheckLevel(p.text, p.dir, s.set.levels.Of(s.req.App))
+// knows does not keep one from starting that was accepted before. existing are containers of
+// the application.
+func (s *session) checkLevel(p *project, existing []container.Summary) error {
+	err := rules.CheckLevel(p.text, p.dir, s.set.levels.Of(s.req.App), p.written(existing)...)
 	if err != nil && s.mustStart && rules.CheckLevel(p.text, p.dir, rules.Trusted) != nil {
 		s.req.Logf("warning: %v", err)
 		return nil
 	}
 	return content(err)
+}
+
+// written are the directories of data that containers may write, as paths in the manifests.
+func (p *project) written(existing []container.Summary) (list []string) {
+	for _, c := range existing {
+		for _, m := range c.Mounts {
+			rel, err := filepath.Rel(p.data, m.Source)
+			if p.data != "" && m.Type == "bind" && m.RW && err == nil && filepath.IsLocal(rel) {
+				list = append(list, filepath.Join(p.dir, rel))
+			}
+		}
+	}
+	return list
 }
 
 // checkModel refuses what a device never runs, and what its operator forbids.

@@ -71,7 +71,7 @@ func (s *session) read(ctx context.Context, replaces func(dir string, all []cont
 		if err := pl.checkModel(s.set); err != nil {
 			return nil, err
 		}
-		if err := s.checkLevel(pl.project); err != nil {
+		if err := s.checkLevel(pl.project, pl.existing); err != nil {
 			return nil, err
 		}
 	}

@@ -209,3 +209,15 @@ func TestHashTree(t *testing.T) {
 	}
 	require.Len(t, sums, 1)
 }
+
+// Only what is data, and may be written, counts.
+func TestWritten(t *testing.T) {
+	p := &project{dir: "/store/shop/manifests", data: "/store/shop/data"}
+	mounts := []container.MountPoint{
+		{Type: "bind", Source: "/store/shop/data/a", RW: true}, {Type: "bind", Source: "/store/shop/data/b"},
+		{Type: "volume", Source: "/store/shop/data/c", RW: true}, {Type: "bind", Source: "/etc", RW: true},
+	}
+	require.Equal(t, []string{"/store/shop/manifests/a"}, p.written([]container.Summary{{Mounts: mounts}}))
+	p.data = ""
+	require.Empty(t, p.written([]container.Summary{{Mounts: mounts}}))
+}

@@ -34,7 +34,10 @@ func (n Need) String() string { return strings.TrimSpace(n.Kind+" "+n.Name) + " 
 // Needs lists what in a project needs more than Confined, in a fixed order. text is the
 // project as Compose prints it in JSON, and dir has its manifests. A field that the table of
 // fields does not have needs a level that no operator can give.
-func Needs(text []byte, dir string) ([]Need, error) {
+//
+// written are directories in the manifests that running containers of the application may
+// write.
+func Needs(text []byte, dir string, written ...string) ([]Need, error) {
 	var project map[string]any
 	dec := json.NewDecoder(bytes.NewReader(text))
 	dec.UseNumber()
@@ -47,13 +50,13 @@ func Needs(text []byte, dir string) ([]Need, error) {
 	if err := json.Unmarshal(text, &m); err != nil {
 		return nil, fmt.Errorf("docker compose config: %w", err)
 	}
-	w.nested(&m)
+	w.nested(&m, written)
 	return w.needs, nil
 }
 
 // CheckLevel refuses a project that needs more than a level.
-func CheckLevel(text []byte, dir string, given level.Level) error {
-	needs, err := Needs(text, dir)
+func CheckLevel(text []byte, dir string, given level.Level, written ...string) error {
+	needs, err := Needs(text, dir, written...)
 	if err != nil {
 		return err
 	}
@@ -283,47 +286,51 @@ func mounts(w *walker, key string, v any) {
 
 // nested: who may write a directory may put a link into it, in the place of what is mounted
 // from there. The engine follows it at each start, also when nobody checks.
-func (w *walker) nested(m *Model) {
-	type bind struct{ service, source, real string }
+func (w *walker) nested(m *Model, written []string) {
+	type bind struct{ kind, name, source, real string }
 	var all, writable []bind
-	add := func(service, source string, readOnly bool) {
-		b := bind{service, source, source}
-		if !filepath.IsAbs(source) {
-			b.real = filepath.Join(w.dir, source)
+	mount := func(kind, name, source string) bind {
+		real := source
+		if !filepath.IsAbs(real) {
+			real = filepath.Join(w.dir, real)
 		}
-		if real, err := filepath.EvalSymlinks(b.real); err == nil {
-			b.real = real
+		if to, err := filepath.EvalSymlinks(real); err == nil {
+			real = to
 		}
-		b.real = filepath.Clean(b.real) + "/"
-		if all = append(all, b); !readOnly {
-			writable = append(writable, b)
-		}
+		return bind{kind, name, source, filepath.Clean(real) + "/"}
 	}
 	for _, name := range m.names() {
 		for _, c := range m.Services[name].Containers() {
 			for _, v := range c.Volumes {
-				if readOnly, _ := v["read_only"].(bool); v.Text("type") == "bind" {
-					add(name, v.Text("source"), readOnly)
+				if v.Text("type") != "bind" {
+					continue
+				}
+				all = append(all, mount("service", name, v.Text("source")))
+				if readOnly, _ := v["read_only"].(bool); !readOnly {
+					writable = append(writable, all[len(all)-1])
 				}
 			}
 		}
 	}
-	for _, files := range []map[string]File{m.Configs, m.Secrets} {
+	for i, files := range []map[string]File{m.Configs, m.Secrets} {
+		kind := []string{"config", "secret"}[i]
 		for _, name := range slices.Sorted(maps.Keys(files)) {
 			if files[name].File != "" {
-				add("", files[name].File, true)
+				all = append(all, mount(kind, name, files[name].File))
 			}
 		}
+	}
+	for _, dir := range written {
+		writable = append(writable, mount("a running container", "", dir))
 	}
 	for _, b := range all {
 		i := slices.IndexFunc(writable, func(above bind) bool { return above.real != b.real && strings.HasPrefix(b.real, above.real) })
 		if i < 0 {
 			continue
 		}
-		if w.name = b.service; b.service != "" {
-			w.kind = "service"
-		}
-		w.need(Trusted, "volumes: %s of the device, which service %s, which may write into %s, can replace by a link; mount that one read_only, or another directory", b.source, writable[i].service, writable[i].source)
+		by := writable[i]
+		w.kind, w.name = b.kind, b.name
+		w.need(Trusted, "volumes: %s of the device, where %s may put a link, because it may write into %s; mount that one read_only, or another directory", b.source, strings.TrimSpace(by.kind+" "+by.name), by.source)
 		w.kind, w.name = "", ""
 	}
 }

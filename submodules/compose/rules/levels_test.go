@@ -153,7 +153,7 @@ func TestLevels(t *testing.T) {
 		volume(`"driver_opts": {"type": "tmpfs", "device": "/x", "o": "remount"}`):         {Trusted, "volume v has driver_opts.device: /x"},
 		// A service that may write the directory above puts a link there, and the engine
 		// follows it at the next start.
-		service(`"volumes": [{"type": "bind", "source": "` + dir + `/data", "target": "/d"}, {"type": "bind", "source": "` + dir + `/data/in", "target": "/e"}]`): {Trusted, "/data/in of the device, which service web, which may write into"},
+		service(`"volumes": [{"type": "bind", "source": "` + dir + `/data", "target": "/d"}, {"type": "bind", "source": "` + dir + `/data/in", "target": "/e"}]`): {Trusted, "/data/in of the device, where service web may put a link, because it may write into"},
 		`{"services": {"a": {"volumes": [{"type": "bind", "source": "` + dir + `/data/in/it", "target": "/e"}]},
 			"b": {"pre_start": [{"volumes": [{"type": "bind", "source": "` + dir + `/data/", "target": "/d"}]}]}}}`: {Trusted, "service a has volumes: "},
 		service(`"ulimits": {"rtprio": 99}`): {Trusted, "service web has ulimits: rtprio"},
@@ -178,6 +178,17 @@ func TestLevels(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What runs may write is not mounted from by the next release either: until it is stopped, it
+// can put a link there.
+func TestLevelOfWhatRuns(t *testing.T) {
+	dir := t.TempDir()
+	text := []byte(`{"services": {"web": {"volumes": [{"type": "bind", "source": "` + dir + `/data/in", "target": "/x"}]}}}`)
+	require.NoError(t, CheckLevel(text, dir, Confined))
+	require.NoError(t, CheckLevel(text, dir, Confined, filepath.Join(dir, "data/in"), filepath.Join(dir, "da")))
+	require.NoError(t, CheckLevel(text, dir, Trusted, filepath.Join(dir, "data")))
+	require.ErrorContains(t, CheckLevel(text, dir, HostNetwork, filepath.Join(dir, "data")), "/data/in of the device, where a running container may put a link, because it may write into")
 }
 
 // REFUSE holds for the containers that run before a service too.
