@@ -358,15 +358,17 @@ func networkName(w *walker, key string, v any) {
 	}
 }
 
-// ownSubnets are for networks of containers: engines take theirs from there.
-var ownSubnets = []netip.Prefix{netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("fc00::/7")}
+// private are the addresses that nobody on the Internet has.
+var private = []netip.Prefix{
+	netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("172.16.0.0/12"), netip.MustParsePrefix("192.168.0.0/16"), netip.MustParsePrefix("fc00::/7"),
+}
 
 // subnet: the device sends to a network's containers what anybody on it sends to the subnet,
-// such as to a server or to its own neighbours.
+// such as to a server.
 func subnet(w *walker, key string, v any) {
 	text := fmt.Sprint(v)
 	p, err := netip.ParsePrefix(text)
-	if err != nil || !slices.ContainsFunc(ownSubnets, func(own netip.Prefix) bool { return own.Contains(p.Addr()) && p.Bits() >= own.Bits() }) {
+	if err != nil || !slices.ContainsFunc(private, func(own netip.Prefix) bool { return own.Contains(p.Addr()) && p.Bits() >= own.Bits() }) {
 		w.need(HostNetwork, "%s: %s", key, text)
 	}
 }

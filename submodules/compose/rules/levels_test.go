@@ -103,7 +103,7 @@ func TestLevels(t *testing.T) {
 		network(`"name": "host"`):           {HostNetwork, "network n has name: host"},
 		// The device sends to the network's containers what is meant for these addresses.
 		network(`"ipam": {"config": [{"subnet": "8.8.8.0/24"}]}`):                                                        {HostNetwork, "network n has ipam.config.subnet: 8.8.8.0/24"},
-		network(`"ipam": {"config": [{"subnet": "172.28.0.0/16"}, {"subnet": "192.168.1.0/25"}]}`):                       {HostNetwork, "network n has ipam.config.subnet: 192.168.1.0/25"},
+		network(`"ipam": {"config": [{"subnet": "172.28.0.0/16"}, {"subnet": "192.0.2.0/25"}]}`):                         {HostNetwork, "network n has ipam.config.subnet: 192.0.2.0/25"},
 		network(`"ipam": {"config": [{"subnet": "172.0.0.0/8"}]}`):                                                       {HostNetwork, "subnet: 172.0.0.0/8"},
 		network(`"ipam": {"config": [{"subnet": "::/1"}]}`):                                                              {HostNetwork, "subnet: ::/1"},
 		network(`"ipam": {"config": [{"subnet": "x"}]}`):                                                                 {HostNetwork, "subnet: x"},
