@@ -334,6 +334,27 @@ func counted(n int, what string) string {
 }
 
 func printDescription(w io.Writer, d *inspect.Description) {
+	printHeader(w, d)
+	fmt.Fprintln(w)
+	t := newColumns(w, "IMAGE", "", "", "UNPACKED", "IN THE ARTIFACT")
+	for _, img := range d.Images {
+		imageRows(t, img)
+	}
+	for _, f := range d.Manifests {
+		what := ""
+		if f.Link != "" {
+			what = "link to " + f.Link
+		}
+		t.row("manifests/"+f.Path, "", what, bytesText(f.Size), "")
+	}
+	t.print()
+	for _, msg := range d.Warnings {
+		fmt.Fprintf(w, "warning: %s\n", msg)
+	}
+}
+
+// printHeader prints what the header says, and what a device needs.
+func printHeader(w io.Writer, d *inspect.Description) {
 	m := d.Parsed()
 	line := func(k, v string) {
 		if v != "" {
@@ -408,44 +429,33 @@ func printDescription(w io.Writer, d *inspect.Description) {
 		}
 		fmt.Fprintf(w, "%-14s %s: %s\n", strings.TrimPrefix(name+":", ":"), r.By, strings.Join(r.Words(), "; "))
 	}
-	fmt.Fprintln(w)
-	t := newColumns(w, "IMAGE", "", "", "UNPACKED", "IN THE ARTIFACT")
-	for _, img := range d.Images {
-		what := img.Format
-		switch {
-		case img.Current != "":
-			what += " over " + img.Current
-		case img.Format == string(artifact.FormatDelta) && len(img.Bases) == 0:
-			what += " over nothing"
-		}
-		t.row(img.URL, cmp.Or(img.Type, img.Platform), what, "", bytesText(img.Bytes))
-		if img.SharedBytes > 0 {
-			t.row("  shared", "", "over any of the bases", "", bytesText(img.SharedBytes))
-		}
-		for _, v := range img.Variants {
-			over := "whole"
-			if len(v.Bases) > 0 {
-				over = "delta over " + v.Bases[0].URL + " " + shortDigest(v.Bases[0].Digest)
-			}
-			t.row("  or", "", over, fmt.Sprintf("%s temporary", bytesText(v.Temp)), bytesText(v.Bytes))
-		}
-		for _, url := range img.Also {
-			t.row(url, cmp.Or(img.Type, img.Platform), "the image "+img.URL)
-		}
-		for _, l := range img.Layers {
-			t.row("  "+shortDigest(l.DiffID), "", l.Encoding, bytesText(l.Size), bytesText(l.Bytes))
-		}
+}
+
+// imageRows describes an image with its variants, its other names and its layers.
+func imageRows(t *columns, img inspect.ImageDescription) {
+	what := img.Format
+	switch {
+	case img.Current != "":
+		what += " over " + img.Current
+	case img.Format == string(artifact.FormatDelta) && len(img.Bases) == 0:
+		what += " over nothing"
 	}
-	for _, f := range d.Manifests {
-		what := ""
-		if f.Link != "" {
-			what = "link to " + f.Link
-		}
-		t.row("manifests/"+f.Path, "", what, bytesText(f.Size), "")
+	t.row(img.URL, cmp.Or(img.Type, img.Platform), what, "", bytesText(img.Bytes))
+	if img.SharedBytes > 0 {
+		t.row("  shared", "", "over any of the bases", "", bytesText(img.SharedBytes))
 	}
-	t.print()
-	for _, msg := range d.Warnings {
-		fmt.Fprintf(w, "warning: %s\n", msg)
+	for _, v := range img.Variants {
+		over := "whole"
+		if len(v.Bases) > 0 {
+			over = "delta over " + v.Bases[0].URL + " " + shortDigest(v.Bases[0].Digest)
+		}
+		t.row("  or", "", over, fmt.Sprintf("%s temporary", bytesText(v.Temp)), bytesText(v.Bytes))
+	}
+	for _, url := range img.Also {
+		t.row(url, cmp.Or(img.Type, img.Platform), "the image "+img.URL)
+	}
+	for _, l := range img.Layers {
+		t.row("  "+shortDigest(l.DiffID), "", l.Encoding, bytesText(l.Size), bytesText(l.Bytes))
 	}
 }
 

@@ -408,22 +408,11 @@ func (p *program) leftFailed() bool {
 }
 
 func (p *program) resume(ctx context.Context) error {
-	type result struct {
-		Application string `json:"application,omitempty"`
-		Artifact    string `json:"artifact_name,omitempty"`
-		Was         string `json:"was"`
-		Now         string `json:"now"`
-	}
-	var results []result
 	s := p.config.OpenStore()
 	if _, err := os.Stat(s.Meta("")); errors.Is(err, fs.ErrNotExist) {
 		// No update was ever made here, or the store is not mounted yet. Then
 		// nothing must be written to its mount point.
-		if p.json {
-			return p.printJSON([]result{})
-		}
-		_, err := fmt.Fprintln(p.stdout, "nothing to resume")
-		return err
+		return p.printResumed(nil)
 	}
 	if err := s.Protect(); err != nil {
 		return err
@@ -438,6 +427,7 @@ func (p *program) resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var list []resumed
 	if rec.Open != nil && !rec.Open.Waiting {
 		c, err := p.client()
 		if err != nil {
@@ -450,7 +440,7 @@ func (p *program) resume(ctx context.Context) error {
 		if rec.Open.State == modules.Cleanup && !rec.Open.Failed {
 			now = "cleaned up"
 		}
-		results = append(results, result{Artifact: rec.Open.ArtifactName, Was: string(rec.Open.State), Now: now})
+		list = append(list, resumed{Artifact: rec.Open.ArtifactName, Was: string(rec.Open.State), Now: now})
 	}
 	driver := driverName // for deployments that the client began and has forgotten
 	if now, err := recorded.Read(); err != nil {
@@ -465,24 +455,12 @@ func (p *program) resume(ctx context.Context) error {
 	var failed error
 	ended := false
 	for _, r := range found {
-		was, now := string(r.Phase), "settled"
-		if r.Phase == journal.None && r.Started {
-			was = "down"
-		}
-		switch {
-		case r.Err != nil:
-			now = "failed"
+		if r.Err != nil {
 			failed = errors.Join(failed, fmt.Errorf("%s: %w", r.App, r.Err))
-		case r.Waiting && r.Phase == journal.Committed:
-			now = "waits for its cleanup"
-		case r.Waiting:
-			now = "waits for its commit or rollback"
-		case r.Phase == journal.None:
-			now = "started"
-		default:
+		} else if !r.Waiting && r.Phase != journal.None {
 			ended = true
 		}
-		results = append(results, result{Application: r.App, Was: was, Now: now})
+		list = append(list, resumedOf(r))
 	}
 	if err := endPreset(ctx, p.engine()); err != nil {
 		failed = errors.Join(failed, fmt.Errorf("what an interrupted restore had set: %w", err))
@@ -493,22 +471,50 @@ func (p *program) resume(ctx context.Context) error {
 			return err
 		}
 	}
-	if p.json {
-		if results == nil {
-			results = []result{}
-		}
-		if err := p.printJSON(results); err != nil {
-			return err
-		}
-		return failed
-	}
-	for _, r := range results {
-		fmt.Fprintf(p.stdout, "%s: %s, %s\n", r.Application+r.Artifact, r.Was, r.Now)
-	}
-	if len(results) == 0 {
-		fmt.Fprintln(p.stdout, "nothing to resume")
+	if err := p.printResumed(list); err != nil {
+		return err
 	}
 	return failed
+}
+
+// resumed is what resume says of a deployment of the device's own client, which has an
+// artifact, or of an application.
+type resumed struct {
+	Application string `json:"application,omitempty"`
+	Artifact    string `json:"artifact_name,omitempty"`
+	Was         string `json:"was"`
+	Now         string `json:"now"`
+}
+
+func resumedOf(r deploy.Resumed) resumed {
+	was, now := string(r.Phase), "settled"
+	if r.Phase == journal.None && r.Started {
+		was = "down"
+	}
+	switch {
+	case r.Err != nil:
+		now = "failed"
+	case r.Waiting && r.Phase == journal.Committed:
+		now = "waits for its cleanup"
+	case r.Waiting:
+		now = "waits for its commit or rollback"
+	case r.Phase == journal.None:
+		now = "started"
+	}
+	return resumed{Application: r.App, Was: was, Now: now}
+}
+
+func (p *program) printResumed(list []resumed) error {
+	if p.json {
+		return p.printJSON(append([]resumed{}, list...)) // [] and not null
+	}
+	for _, r := range list {
+		fmt.Fprintf(p.stdout, "%s: %s, %s\n", r.Application+r.Artifact, r.Was, r.Now)
+	}
+	if len(list) == 0 {
+		fmt.Fprintln(p.stdout, "nothing to resume")
+	}
+	return nil
 }
 
 // loadStaged loads the images of a staged artifact.
