@@ -115,7 +115,7 @@ func isImageArchive(path string) (bool, error) {
 	return false, nil
 }
 
-// listedTypes are the types that LIST says, by URL; without those that are not types.
+// listedTypes returns the types in the reply of LIST, by URL, without malformed ones.
 func listedTypes(list []submodules.Component) map[string]string {
 	types := map[string]string{}
 	for _, c := range list {
