@@ -32,3 +32,15 @@ func TestFewer(t *testing.T) {
 	require.Equal(t, map[int64]int{0: 100, 1: codec.MaxMatches + 1000, 5: codec.MaxMatches - 1}, count(matches))
 	require.Equal(t, map[int64]int{0: 100, 1: 1000, 5: codec.MaxMatches - 1}, count(fewer(matches, window)))
 }
+
+// Plain copies are tried only where they may be better: for few changes, and for a program
+// that is hardly the same. The numbers are those of real programs.
+func TestMasksWin(t *testing.T) {
+	require.True(t, masksWin(18699288, 200082, false), "libvips, amd64")
+	require.True(t, masksWin(2018344, 36128, true), "rollup, arm/v7")
+	require.True(t, masksWin(largeELF, 1, true), "a large program")
+	require.False(t, masksWin(largeELF, 1, false), "a large program for amd64")
+	require.False(t, masksWin(2655884, 6640, true), "libcrypto, a security update")
+	require.False(t, masksWin(8827648, 1766, true), "lightningcss, arm64")
+	require.False(t, masksWin(largeELF, largeELF/plainShare, true), "hardly the same program")
+}
