@@ -27,7 +27,9 @@ type Store interface {
 	// be the digest of the manifest that the image was loaded by. An image that is
 	// not there is submodules.ErrNotFound.
 	Find(ctx context.Context, app string, id Identity, hint string) (Stored, error)
-	// Named returns the image that ref names, or submodules.ErrNotFound.
+	// Named returns the image that ref names, or submodules.ErrNotFound. So is
+	// url@sha256:<hex> if the image at url has another digest: that of its config,
+	// of the manifest that it was loaded by, or the engine's own ID.
 	Named(ctx context.Context, ref string) (Stored, error)
 	// Distrust removes what an interrupted load may have left of the image that q
 	// wants: the image itself where it is damaged, and layers of no image. A
@@ -225,6 +227,9 @@ func Load(ctx context.Context, s Store, q LoadRequest, content io.Reader) error 
 	// The second case is an image that somebody removed just now, a kubelet for
 	// example. The content is still unread.
 	if errors.Is(err, submodules.ErrNotFound) {
+		if err := q.checkCurrent(ctx, s); err != nil {
+			return fmt.Errorf("load image %s: %w", q.URL, err)
+		}
 		if img, err = q.receive(ctx, s, content); err == nil {
 			err = s.Name(ctx, img, q.own(img.Config), q.URL)
 		}
@@ -236,6 +241,17 @@ func Load(ctx context.Context, s Store, q LoadRequest, content io.Reader) error 
 		return s.Name(ctx, img, tag, q.URL)
 	}
 	return nil
+}
+
+// checkCurrent refuses content that starts from an image which has another digest than the
+// one in its name. Where the layers of that image are known, they say more than the name,
+// whose digest may be that of a registry's manifest.
+func (q LoadRequest) checkCurrent(ctx context.Context, s Store) error {
+	if _, want := submodules.SplitURL(q.Current); want == "" || q.Current == q.URL || len(q.Base) > 0 {
+		return nil
+	}
+	_, err := s.Named(ctx, q.Current)
+	return baseError(err)
 }
 
 // present checks the platform of an image that is already in the store.

@@ -36,9 +36,7 @@ type Target interface {
 	// NoRoomLimit if it is unknown.
 	Room(ctx context.Context) (int64, error)
 	// Save writes the engine's own archive of the image ref to an unlinked file,
-	// byte for byte. An image that is not there is submodules.ErrNotFound. So is
-	// url@sha256:<hex> if the image at url has another digest: that of its config,
-	// of the manifest that it was loaded by, or the engine's own ID.
+	// byte for byte. ref is as in Store.Named.
 	Save(ctx context.Context, ref string) (f *os.File, size int64, err error)
 }
 

@@ -24,11 +24,8 @@ func (rc *receiver) vcdiff(r io.Reader) error {
 		return submodules.Mark(errors.New("the delta does not say which image it starts from"), submodules.ErrBase)
 	}
 	base, size, err := rc.target.Save(rc.ctx, rc.in.Current)
-	if errors.Is(err, submodules.ErrNotFound) {
-		return submodules.Mark(fmt.Errorf("the image the delta starts from: %v", err), submodules.ErrBase)
-	}
 	if err != nil {
-		return err
+		return baseError(err)
 	}
 	defer base.Close()
 	// The target may be as large as the base and the new layers together.
@@ -43,6 +40,14 @@ func (rc *receiver) vcdiff(r io.Reader) error {
 	}
 	if errors.Is(err, vcdiff.ErrChecksum) || errors.Is(err, vcdiff.ErrSource) {
 		return submodules.Mark(fmt.Errorf("the delta does not fit what this engine saves of %s: %w", rc.in.Current, err), submodules.ErrBase)
+	}
+	return err
+}
+
+// baseError is the error for an image that a delta starts from, and that is not there.
+func baseError(err error) error {
+	if errors.Is(err, submodules.ErrNotFound) {
+		return submodules.Mark(fmt.Errorf("the image the delta starts from: %v", err), submodules.ErrBase)
 	}
 	return err
 }

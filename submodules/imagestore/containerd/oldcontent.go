@@ -113,14 +113,11 @@ func (s *Store) unpackedDir(ctx context.Context, chain image.Digest) (*os.Root, 
 // Save implements imagestore.Target: it writes what `ctr images export` writes. On
 // Kubernetes, the shell reference's deltas start from that.
 func (s *Store) Save(ctx context.Context, ref string) (*os.File, int64, error) {
-	ref, want := submodules.SplitURL(ref)
-	st, err := s.named(ctx, ref, imagestore.Identity{})
+	st, err := s.means(ctx, ref)
 	if err != nil {
 		return nil, 0, err
 	}
-	if want != "" && want != st.config && want != image.Digest(st.target.Digest) {
-		return nil, 0, imagestore.OtherImage(ref, want, st.config)
-	}
+	ref, _ = submodules.SplitURL(ref)
 	f, err := os.CreateTemp(s.tempDir, "image-")
 	if err != nil {
 		return nil, 0, err

@@ -25,6 +25,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore"
 )
 
@@ -367,11 +368,21 @@ func (s *Store) Find(ctx context.Context, _ string, id imagestore.Identity, hint
 
 // Named implements imagestore.Store.
 func (s *Store) Named(ctx context.Context, ref string) (imagestore.Stored, error) {
-	st, err := s.named(ctx, ref, imagestore.Identity{})
+	st, err := s.means(ctx, ref)
 	if err != nil {
 		return imagestore.Stored{}, err
 	}
 	return st.described(), nil
+}
+
+// means finds the image that a reference means.
+func (s *Store) means(ctx context.Context, ref string) (*stored, error) {
+	ref, want := submodules.SplitURL(ref)
+	st, err := s.named(ctx, ref, imagestore.Identity{})
+	if err == nil && want != "" && want != st.config && want != image.Digest(st.target.Digest) {
+		return nil, imagestore.OtherImage(ref, want, st.config)
+	}
+	return st, err
 }
 
 // described is the image as imagestore sees it.

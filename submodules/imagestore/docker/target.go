@@ -1,7 +1,6 @@
 package docker
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,7 +39,7 @@ func (t target) Find(ctx context.Context, app string, id imagestore.Identity, hi
 
 // Named implements imagestore.Store.
 func (t target) Named(ctx context.Context, ref string) (imagestore.Stored, error) {
-	img, err := t.e.Inspect(ctx, ref)
+	img, _, err := t.e.named(ctx, ref)
 	return img.stored(), err
 }
 
@@ -159,25 +158,11 @@ func (t target) Room(ctx context.Context) (int64, error) {
 
 // Save implements imagestore.Target.
 func (t target) Save(ctx context.Context, ref string) (*os.File, int64, error) {
-	// The shell reference ran `docker save` with the tag. With the ID, the archive
-	// would have no tag, and its bytes would differ. So it is for an image that the
-	// manifests name by its digest: that has no tag.
-	ref, want := submodules.SplitURL(ref)
-	img, err := t.e.Inspect(ctx, ref)
-	if err == nil && want != "" && !img.isKnownBy(want) {
-		err = imagestore.OtherImage(ref, want, img.Config)
-	}
-	if want != "" && errors.Is(err, submodules.ErrNotFound) {
-		pinned, other := t.e.pinned(ctx, want)
-		if other != nil {
-			return nil, 0, cmp.Or(err, other)
-		}
-		ref, err = pinned.ID, nil
-	}
+	_, called, err := t.e.named(ctx, ref)
 	if err != nil {
 		return nil, 0, err
 	}
-	name, err := t.e.spool(ctx, ref, t.tempDir)
+	name, err := t.e.spool(ctx, called, t.tempDir)
 	if err != nil {
 		return nil, 0, err
 	}
@@ -306,14 +291,25 @@ func (img Image) isKnownBy(d digest.Digest) bool {
 		slices.ContainsFunc(img.Tags, func(t string) bool { return imagestore.IsManifestRef(t, d) })
 }
 
-// pinned finds the image that a digest is of, whatever its names are.
-func (e *Engine) pinned(ctx context.Context, d digest.Digest) (Image, error) {
-	all, err := e.all(ctx)
-	if err != nil {
-		return Image{}, err
+// named finds the image that a reference means, and what to call it for `docker save`. The
+// shell reference ran that with the tag: with the ID, the archive would have no tag, and its
+// bytes would differ. So it is for an image that the manifests name by its digest: that has
+// no tag.
+func (e *Engine) named(ctx context.Context, ref string) (img Image, called string, err error) {
+	ref, want := submodules.SplitURL(ref)
+	img, err = e.Inspect(ctx, ref)
+	if err == nil && want != "" && !img.isKnownBy(want) {
+		err = imagestore.OtherImage(ref, want, img.Config)
 	}
-	if i := slices.IndexFunc(all, func(img Image) bool { return img.isKnownBy(d) }); i >= 0 {
-		return all[i], nil
+	if want == "" || !errors.Is(err, submodules.ErrNotFound) {
+		return img, ref, err
 	}
-	return Image{}, submodules.Mark(fmt.Errorf("image %s: %w", d, errNoImage), submodules.ErrNotFound)
+	all, lerr := e.all(ctx)
+	if lerr != nil {
+		return Image{}, "", lerr
+	}
+	if i := slices.IndexFunc(all, func(img Image) bool { return img.isKnownBy(want) }); i >= 0 {
+		return all[i], all[i].ID, nil
+	}
+	return Image{}, "", err
 }

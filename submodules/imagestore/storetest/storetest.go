@@ -166,9 +166,18 @@ func testPresent(s *suite) {
 	require.NoError(s, err)
 	require.True(s, has)
 
-	// Another image on the same base needs only its new layers.
+	// A digest in the name of the current image is demanded before anything is read.
 	other := s.image("b", "another top")
-	require.NoError(s, s.load(s.request(other), archive(s.T, other, other.img.DiffIDs[0])))
+	q = s.request(other)
+	q.Current = s.url + "@" + other.img.ConfigDigest.String()
+	err = imagestore.Load(s.Context(), s.Store, q, unread{s.T})
+	require.ErrorIs(s, err, submodules.ErrBase)
+	require.ErrorContains(s, err, "should be "+other.img.ConfigDigest.String()+", but on this device it is "+m.img.ConfigDigest.String())
+	s.absent(other)
+
+	// Another image on the same base needs only its new layers.
+	q.Current = s.url + "@" + m.img.ConfigDigest.String()
+	require.NoError(s, s.load(q, archive(s.T, other, other.img.DiffIDs[0])))
 	s.whole(other)
 	s.whole(m)
 }
