@@ -33,68 +33,105 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 		p = s.readable(ctx)
 		s.settleFirst(ctx, p, images)
 	}
-	list, err := s.ours(ctx)
+	has, err := s.belongings(ctx, r, p)
 	if err != nil {
 		return err
+	}
+	data, err := s.dataToRemove(ctx, r, has)
+	if err != nil {
+		return err
+	}
+	for dir := range has.dirs {
+		if err := s.adopt(ctx, filepath.Dir(dir), has.containers); err != nil {
+			return err
+		}
+	}
+	if err := s.removeAll(ctx, has, data); err != nil {
+		return err
+	}
+	if err := s.removeFiles(ctx, r, has); err != nil {
+		return err
+	}
+	for _, img := range images {
+		if err := s.delete(ctx, img, s.tagsOf(img, has.tags[img.ID])...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// belongings are what PURGE finds of an application.
+type belongings struct {
+	containers []container.Summary
+	tags       map[string][]string // image ID → tags of its containers
+	dirs       map[string]bool     // the manifests they run from
+	projects   map[string]bool     // without those that others have, too
+	shared     map[string]bool     // projects that others have, too: their networks and volumes stay
+	made       made                // by a first release
+}
+
+// belongings finds them. p is the release's project, nil if it was not read.
+func (s *session) belongings(ctx context.Context, r submodules.PurgeRequest, p *project) (has belongings, err error) {
+	has = belongings{tags: map[string][]string{}, dirs: map[string]bool{}, projects: map[string]bool{}}
+	if has.containers, err = s.ours(ctx); err != nil {
+		return has, err
 	}
 	all, err := s.containers(ctx, labelProject)
 	if err != nil {
-		return err
+		return has, err
 	}
 	mine := map[string]bool{} // IDs
-	dirs := map[string]bool{} // the manifests they run from
-	projects := map[string]bool{}
-	urls := map[string][]string{} // image ID → tags
-	for _, c := range list {
+	for _, c := range has.containers {
 		mine[c.ID] = true
 		if dir := c.Labels[labelDir]; ownDirectory(s.req.App, dir) {
-			dirs[dir] = true
+			has.dirs[dir] = true
 		}
-		projects[c.Labels[labelProject]] = true
-		urls[c.ImageID] = append(urls[c.ImageID], c.Image)
+		has.projects[c.Labels[labelProject]] = true
+		has.tags[c.ImageID] = append(has.tags[c.ImageID], c.Image)
 	}
-	if len(list) == 0 {
+	if len(has.containers) == 0 {
 		if !r.First {
 			p = s.readable(ctx)
 		}
-		projects = s.projectsOf(p)
+		has.projects = s.projectsOf(p)
 	}
 	// Its containers may be gone already, and the copies that they mounted still be
 	// there.
 	if s.req.Dir != "" {
 		dir, err := filepath.Abs(s.req.Dir)
 		if err != nil {
-			return err
+			return has, err
 		}
 		if ownDirectory(s.req.App, dir) {
-			dirs[dir] = true
+			has.dirs[dir] = true
 		}
 	}
-	// If others share the project, its networks and volumes are theirs too and stay.
-	shared := s.shared(s.req.Dir, all, mine)
-	maps.DeleteFunc(projects, func(p string, _ bool) bool { return shared[p] })
-	var data []string
-	named, err := s.finder().Data(ctx, projects)
-	if err != nil {
-		return err
-	}
-	var made made
+	has.shared = s.shared(s.req.Dir, all, mine)
+	maps.DeleteFunc(has.projects, func(p string, _ bool) bool { return has.shared[p] })
 	if r.First {
-		if made, err = s.madeFirst(); err != nil {
-			return err
-		}
-		data = append(data, made.Volumes...)
+		has.made, err = s.madeFirst()
+	}
+	return has, err
+}
+
+// dataToRemove returns the names of the volumes to remove. It says which ones stay, and notes
+// them for a later PURGE.
+func (s *session) dataToRemove(ctx context.Context, r submodules.PurgeRequest, has belongings) (data []string, err error) {
+	named, err := s.finder().Data(ctx, has.projects)
+	if err != nil {
+		return nil, err
 	}
 	var unnamed []unnamedVolume
-	for dir := range dirs {
-		noted, err := s.noteUnnamed(ctx, filepath.Dir(dir), list)
+	for dir := range has.dirs {
+		base := filepath.Dir(dir)
+		noted, err := s.noteUnnamed(ctx, base, has.containers)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		unnamed = addUnnamed(unnamed, noted...)
-		kept, err := s.kept(ctx, filepath.Dir(dir), shared)
+		kept, err := s.kept(ctx, base, has.shared)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		for _, name := range kept {
 			if !slices.Contains(named, name) {
@@ -102,13 +139,14 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 			}
 		}
 		if !r.Data && !r.First {
-			if err := s.noteKept(ctx, filepath.Dir(dir), projects); err != nil {
-				return err
+			if err := s.noteKept(ctx, base, has.projects); err != nil {
+				return nil, err
 			}
 		}
 	}
-	mounted := unnamedOf(list)
+	mounted := unnamedOf(has.containers)
 	unnamed = addUnnamed(unnamed, mounted...)
+	data = slices.Clone(has.made.Volumes)
 	for _, v := range unnamed {
 		// One that a first release got by its name has data of an earlier installation.
 		if r.First && !v.ByName && slices.ContainsFunc(mounted, func(m unnamedVolume) bool { return m.Name == v.Name }) {
@@ -122,23 +160,23 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 		}
 	}
 	s.tellKept(named, unnamed, data)
-	for dir := range dirs {
-		if err := s.adopt(ctx, filepath.Dir(dir), list); err != nil {
-			return err
-		}
-	}
-	if err := s.remove(ctx, list); err != nil {
+	return data, nil
+}
+
+// removeAll removes the containers, the networks and the volumes with these names.
+func (s *session) removeAll(ctx context.Context, has belongings, volumes []string) error {
+	if err := s.remove(ctx, has.containers); err != nil {
 		return err
 	}
 	if err := removeCommands(ctx, s.engine.Client(), s.req.App, s.req.Logf); err != nil {
 		return err
 	}
-	for p := range projects {
+	for p := range has.projects {
 		if err := s.removeNetworks(ctx, p); err != nil {
 			return err
 		}
 	}
-	for _, v := range data {
+	for _, v := range volumes {
 		if err := s.engine.Client().VolumeRemove(ctx, v, false); err != nil && !docker.IsNotFound(err) {
 			if docker.IsConflict(err) {
 				s.req.Logf("volume %s stays: it is in use", v)
@@ -148,12 +186,19 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 		}
 		s.req.Logf("volume %s is removed", v)
 	}
-	for dir := range dirs {
-		if _, err := s.noteUnnamed(ctx, filepath.Dir(dir), nil); err != nil {
+	return nil
+}
+
+// removeFiles removes the notes, the secrets, the copies of mounted files and, where that is
+// asked for, the directories of data.
+func (s *session) removeFiles(ctx context.Context, r submodules.PurgeRequest, has belongings) error {
+	for dir := range has.dirs {
+		base := filepath.Dir(dir)
+		if _, err := s.noteUnnamed(ctx, base, nil); err != nil {
 			return err
 		}
 		if r.Data {
-			if err := durable.Remove(filepath.Join(filepath.Dir(dir), keptName)); err != nil {
+			if err := durable.Remove(filepath.Join(base, keptName)); err != nil {
 				return err
 			}
 		}
@@ -164,7 +209,7 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 	if err := s.secretsDir("").Remove(); err != nil {
 		return err
 	}
-	for dir := range dirs {
+	for dir := range has.dirs {
 		if err := s.secretsDir(dir).Remove(); err != nil {
 			return err
 		}
@@ -181,12 +226,7 @@ func (s *session) Purge(ctx context.Context, r submodules.PurgeRequest) error {
 		if err != nil {
 			return err
 		}
-		if err := s.purgeData(data, made.Directories, r.Data); err != nil {
-			return err
-		}
-	}
-	for _, img := range images {
-		if err := s.delete(ctx, img, s.tagsOf(img, urls[img.ID])...); err != nil {
+		if err := s.purgeData(data, has.made.Directories, r.Data); err != nil {
 			return err
 		}
 	}
