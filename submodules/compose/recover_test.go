@@ -153,7 +153,8 @@ var whatIsLost = map[string]func(b *bench){
 		b.byHand("-p", b.app, "down")
 		b.byHand("-p", "x"+b.app, "up", "-d")
 	},
-	"another image": func(b *bench) { b.fromAnother("web"); b.fromAnother("side") },
+	"started as another project too": func(b *bench) { b.byHand("-p", "x"+b.app, "up", "-d") },
+	"another image":                  func(b *bench) { b.fromAnother("web"); b.fromAnother("side") },
 	"no restart policy": func(b *bench) {
 		b.docker("update", "--restart", "no", b.one("web").ID)
 		b.docker("update", "--restart", "on-failure:3", b.one("side").ID)
