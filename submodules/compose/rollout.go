@@ -297,7 +297,6 @@ func (s *session) rollout(ctx context.Context) error {
 	if err := s.bringUp(ctx, pl, before); err != nil {
 		return err
 	}
-	s.tidy(ctx, pl)
 	if err := s.sweep(ctx, pl.project); err != nil {
 		s.req.Logf("warning: old copies of mounted files stay: %v", err)
 	}
@@ -354,9 +353,9 @@ func (s *session) repin(ctx context.Context, pl *plan) error {
 	return nil
 }
 
-// tidy removes what older projects of the application left (a release with another
-// name:), and networks that nobody uses. The release is up already: errors here do
-// not fail it.
+// tidy removes what other projects of the application left (a release with another name:,
+// or a person who started the files under another one), and networks that nobody uses. The
+// release is up already: errors here do not fail it.
 func (s *session) tidy(ctx context.Context, pl *plan) {
 	others := map[string][]container.Summary{}
 	for _, c := range pl.existing {
@@ -489,6 +488,7 @@ func (s *session) bringUp(ctx context.Context, pl *plan, before map[string]bygon
 	if err := s.recordEnded(ctx, pl.project); err != nil {
 		s.req.Logf("warning: jobs that nobody waits for will run again: %v", err)
 	}
+	s.tidy(ctx, pl)
 	return nil
 }
 
