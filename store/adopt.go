@@ -86,7 +86,7 @@ func (s *Store) isLegacy(name string) bool {
 // left returns the files of an application that is not adopted yet.
 func (s *Store) left(name string) (left, error) {
 	if !s.isLegacy(name) {
-		return left{}, fmt.Errorf("%w: %s", ErrNoApp, name)
+		return left{}, &NoAppError{name}
 	}
 	if !s.isReference(name) {
 		p, _ := s.fromModules(name)

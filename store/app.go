@@ -222,7 +222,7 @@ func (a *App) Snapshot() State {
 // HasFailed reports whether a release failed to start and was left for a person.
 func (s *State) HasFailed(id string) bool { return id != "" && slices.Contains(s.Failed, id) }
 
-// App reads an application. The error is an ErrName, an ErrNoApp, an ErrNewer,
+// App reads an application. The error is an ErrName, an ErrNoApp (a [*NoAppError] or a [*NotAdoptedError]), an ErrNewer,
 // or a *CorruptError, after which [Store.Rescue] may help. It needs no lock.
 func (s *Store) App(name string) (*App, error) {
 	if err := names.Check(name); err != nil {
@@ -238,7 +238,7 @@ func (s *Store) App(name string) (*App, error) {
 		if s.isLegacy(name) {
 			return nil, &NotAdoptedError{name}
 		}
-		return nil, fmt.Errorf("%w: %s", ErrNoApp, name)
+		return nil, &NoAppError{name}
 	}
 	if err != nil {
 		return nil, err

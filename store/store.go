@@ -57,6 +57,14 @@ var (
 	ErrNewer = errors.New("the store was written by a newer mender-app")
 )
 
+// NoAppError is an [ErrNoApp] with the name that was asked for.
+type NoAppError struct{ Name string }
+
+func (e *NoAppError) Error() string { return ErrNoApp.Error() + ": " + e.Name }
+
+// Unwrap makes the error an ErrNoApp.
+func (e *NoAppError) Unwrap() error { return ErrNoApp }
+
 // CorruptError reports that a file of the store is damaged. The file was not
 // changed.
 type CorruptError struct {

@@ -4,17 +4,20 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/mender-app/mender-app/artifact/input"
 	"github.com/mender-app/mender-app/artifact/mender"
+	"github.com/mender-app/mender-app/artifact/similar"
 	"github.com/mender-app/mender-app/cmd/internal/device"
 	"github.com/mender-app/mender-app/cmd/internal/usage"
 	"github.com/mender-app/mender-app/modules/client"
 	"github.com/mender-app/mender-app/modules/client/download"
 	"github.com/mender-app/mender-app/modules/deploy"
+	"github.com/mender-app/mender-app/store"
 )
 
 // fail prints an error with the next step: as one line, or as one line of JSON,
@@ -34,9 +37,12 @@ func (p *program) fail(err error, asJSON bool) {
 // nextStep is what to do about an error whose text does not say it; "" for others.
 func nextStep(err error) string {
 	var hinted *hintedError
+	var none *store.NoAppError
 	switch {
 	case errors.As(err, &hinted):
 		return hinted.hint
+	case errors.As(err, &none):
+		return similar.Meant(none.Name, applications())
 	case errors.Is(err, client.ErrNotOpen):
 		return "see mender-app status"
 	case errors.Is(err, client.ErrOpen):
@@ -82,15 +88,21 @@ func checkArguments(cmd *cobra.Command, words string, args []string) error {
 
 // whichApplications names the applications for who named none; "" if there are none.
 func whichApplications() string {
-	c, err := device.Load()
-	if err != nil {
-		return ""
-	}
-	names, err := c.OpenStore().Apps()
-	if err != nil || len(names) == 0 {
+	names := applications()
+	if len(names) == 0 {
 		return ""
 	}
 	return "name one of " + strings.Join(names, ", ")
+}
+
+// applications are those of the store; none if it cannot be read.
+func applications() []string {
+	c, err := device.Load()
+	if err != nil {
+		return nil
+	}
+	names, _ := c.OpenStore().Apps()
+	return names
 }
 
 // knownCommand refuses an argument of the program that is not one of its commands.
@@ -103,22 +115,12 @@ func knownCommand(root *cobra.Command, args []string) error {
 	case hint != "":
 	case strings.HasSuffix(args[0], ".mender"), download.IsURL(args[0]):
 		hint = "mender-app install " + input.Source(args[0]).String()
-	case isApplication(args[0]):
+	case slices.Contains(applications(), args[0]):
 		hint = "mender-app status " + args[0]
 	default:
 		hint = meantCommand(root, args[0])
 	}
 	return wrongUsage(root, fmt.Errorf("unknown command %q", input.Source(args[0])), hint)
-}
-
-// isApplication reports whether an application of the store has this name.
-func isApplication(name string) bool {
-	c, err := device.Load()
-	if err != nil {
-		return false
-	}
-	_, err = c.OpenStore().App(name)
-	return err == nil
 }
 
 // otherNames are the words that other tools have for something that this one does, and
