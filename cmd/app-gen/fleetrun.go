@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -154,11 +155,17 @@ writes the numbers for Prometheus' textfile collector.
 // lookAgain is how often --wait looks.
 const lookAgain = 5 * time.Second
 
+// publication is what fleet publish is asked for.
+type publication struct {
+	fleet.Publication
+	keys              genFlags
+	wait, asJSON      bool
+	upload, tokenFile string
+	server            *places.MenderServer // nil: none
+}
+
 func fleetPublishCommand() *cobra.Command {
-	f := &genFlags{}
-	p := fleet.Publication{}
-	var wait, asJSON bool
-	var upload, tokenFile string
+	p := &publication{}
 	c := &cobra.Command{
 		Use:   "publish PLAN STORE -o OUT",
 		Short: "write the artifact of a release, when all its deltas are made",
@@ -177,104 +184,133 @@ With --source, first put the files of STORE there.
       --key private.pem -o shop-5.mender
   app-gen fleet publish plan.json s3://downloads/content --source https://downloads.example/content \
       -o shop-5.mender --upload https://mender.example --token-file token`,
-		RunE: func(c *cobra.Command, args []string) (err error) {
-			if p.Output == "" {
-				return &usageError{text: "--output-path is missing", hint: "name the artifact to write with -o"}
-			}
-			if p.Plan, p.Store, err = planAndStore(args); err != nil {
+		RunE: func(c *cobra.Command, args []string) error {
+			if err := p.read(c, args); err != nil {
 				return err
 			}
-			if p.Sources, err = sources(p.Sources, p.Store.Place()); err != nil {
-				return err
-			}
-			for _, t := range p.Plan.Targets {
-				if same(p.Output, t.File) {
-					return &usageError{text: "--output-path is the release itself", hint: "later releases build on it: choose another name"}
-				}
-			}
-			server, err := menderServer(upload, tokenFile)
+			list, err := p.write(c.Context())
 			if err != nil {
 				return err
 			}
-			s, err := f.signing(c.Context())
-			if err != nil {
+			if err := p.give(c.Context(), list); err != nil {
 				return err
 			}
-			p.Signing = mender.Options{Key: s.Key, Sign: s.Sign, Public: s.Public}
-			if p.Signing.ModTime, err = epoch(); err != nil {
-				return err
-			}
-			if wait {
-				p.Wait = lookAgain
-			}
-			p.Tell = func(st *fleet.Status) {
-				fmt.Fprintf(c.ErrOrStderr(), "app-gen: waiting: made: %d of %s\n", st.There, metered.Count(st.Deltas, "delta"))
-			}
-			list, err := p.Do(c.Context())
-			if err != nil {
-				text := "interrupted: no artifact was written"
-				if len(list) > 0 {
-					text = "interrupted: the artifacts of some platforms were not written"
-				}
-				return kept(c.Context(), err, text, "images that are in the store by now stay there: the same command goes on")
-			}
-			for i := range list {
-				if server == nil {
-					break
-				}
-				r := &list[i]
-				there, err := server.Upload(c.Context(), r.Result.Name, r.Path)
-				if err != nil {
-					return kept(c.Context(), fmt.Errorf("%s: %w", r.Path, err), "interrupted: "+r.Path+" was not uploaded", "it is written: the same command uploads it")
-				}
-				if r.Uploaded = "new"; there {
-					r.Uploaded = "there"
-				}
-			}
-			if asJSON {
-				return printJSON(c.OutOrStdout(), struct {
-					Published []fleet.Published `json:"published"`
-				}{list})
-			}
-			for _, r := range list {
-				done := bytesText(r.Result.Size)
-				if r.Unchanged {
-					done = "unchanged"
-				}
-				fmt.Fprintf(c.OutOrStdout(), "%s: %s, artifact %s for %s with %s\n", r.Path, done, r.Result.Name, r.Platform, metered.Count(r.Deltas, "delta"))
-			}
-			if server != nil {
-				for _, r := range list {
-					state := "uploaded to"
-					if r.Uploaded == "there" {
-						state = "already on"
-					}
-					fmt.Fprintf(c.OutOrStdout(), "%s: %s %s\n", r.Path, state, upload)
-				}
-				return nil
-			}
-			if dir := p.Store.Place().Directory(); dir != "" {
-				fmt.Fprintf(c.OutOrStdout(), "First copy the files of %s to where devices find them, all but the directory made.\n", filepath.Clean(dir))
-			}
-			fmt.Fprint(c.OutOrStdout(), "Upload to Mender:")
-			for _, r := range list {
-				fmt.Fprintf(c.OutOrStdout(), " %s", r.Path)
-			}
-			fmt.Fprintln(c.OutOrStdout())
-			return nil
+			return p.print(c.OutOrStdout(), list)
 		},
 	}
 	fl := c.Flags()
 	fl.SortFlags = false
 	fl.StringVarP(&p.Output, "output-path", "o", "", "artifact to write; {platform} in it is that of the release")
-	fl.BoolVar(&wait, "wait", false, "wait until all deltas are made")
+	fl.BoolVar(&p.wait, "wait", false, "wait until all deltas are made")
 	fl.StringArrayVar(&p.Sources, "source", nil, "URL below which devices find the files of STORE, after their own mirrors (repeatable)")
-	f.keyFlags(c)
-	fl.StringVar(&upload, "upload", "", "Mender server to give the artifact to: https://HOST")
-	fl.StringVar(&tokenFile, "token-file", "", "file with the token of a user of that server")
+	p.keys.keyFlags(c)
+	fl.StringVar(&p.upload, "upload", "", "Mender server to give the artifact to: https://HOST")
+	fl.StringVar(&p.tokenFile, "token-file", "", "file with the token of a user of that server")
 	fl.StringVar(&p.TempDir, "temp-dir", "", "directory for temporary files (default: TMPDIR)")
-	fl.BoolVar(&asJSON, "json", false, "print one JSON document")
+	fl.BoolVar(&p.asJSON, "json", false, "print one JSON document")
 	return c
+}
+
+// read completes the publication from the command line.
+func (p *publication) read(c *cobra.Command, args []string) (err error) {
+	if p.Output == "" {
+		return &usageError{text: "--output-path is missing", hint: "name the artifact to write with -o"}
+	}
+	if p.Plan, p.Store, err = planAndStore(args); err != nil {
+		return err
+	}
+	if p.Sources, err = sources(p.Sources, p.Store.Place()); err != nil {
+		return err
+	}
+	for _, t := range p.Plan.Targets {
+		if same(p.Output, t.File) {
+			return &usageError{text: "--output-path is the release itself", hint: "later releases build on it: choose another name"}
+		}
+	}
+	if p.server, err = menderServer(p.upload, p.tokenFile); err != nil {
+		return err
+	}
+	s, err := p.keys.signing(c.Context())
+	if err != nil {
+		return err
+	}
+	p.Signing = mender.Options{Key: s.Key, Sign: s.Sign, Public: s.Public}
+	if p.Signing.ModTime, err = epoch(); err != nil {
+		return err
+	}
+	if p.wait {
+		p.Wait = lookAgain
+	}
+	p.Tell = func(st *fleet.Status) {
+		fmt.Fprintf(c.ErrOrStderr(), "app-gen: waiting: made: %d of %s\n", st.There, metered.Count(st.Deltas, "delta"))
+	}
+	return nil
+}
+
+// write writes the artifacts, one for each platform.
+func (p *publication) write(ctx context.Context) ([]fleet.Published, error) {
+	list, err := p.Do(ctx)
+	if err != nil {
+		text := "interrupted: no artifact was written"
+		if len(list) > 0 {
+			text = "interrupted: the artifacts of some platforms were not written"
+		}
+		return nil, kept(ctx, err, text, "images that are in the store by now stay there: the same command goes on")
+	}
+	return list, nil
+}
+
+// give gives the artifacts to the Mender server, if one is named, and notes which it had.
+func (p *publication) give(ctx context.Context, list []fleet.Published) error {
+	if p.server == nil {
+		return nil
+	}
+	for i := range list {
+		r := &list[i]
+		there, err := p.server.Upload(ctx, r.Result.Name, r.Path)
+		if err != nil {
+			return kept(ctx, fmt.Errorf("%s: %w", r.Path, err), "interrupted: "+r.Path+" was not uploaded", "it is written: the same command uploads it")
+		}
+		if r.Uploaded = "new"; there {
+			r.Uploaded = "there"
+		}
+	}
+	return nil
+}
+
+// print says what was published, and what is left to do.
+func (p *publication) print(w io.Writer, list []fleet.Published) error {
+	if p.asJSON {
+		return printJSON(w, struct {
+			Published []fleet.Published `json:"published"`
+		}{list})
+	}
+	for _, r := range list {
+		done := bytesText(r.Result.Size)
+		if r.Unchanged {
+			done = "unchanged"
+		}
+		fmt.Fprintf(w, "%s: %s, artifact %s for %s with %s\n", r.Path, done, r.Result.Name, r.Platform, metered.Count(r.Deltas, "delta"))
+	}
+	if p.server != nil {
+		for _, r := range list {
+			state := "uploaded to"
+			if r.Uploaded == "there" {
+				state = "already on"
+			}
+			fmt.Fprintf(w, "%s: %s %s\n", r.Path, state, p.upload)
+		}
+		return nil
+	}
+	if dir := p.Store.Place().Directory(); dir != "" {
+		fmt.Fprintf(w, "First copy the files of %s to where devices find them, all but the directory made.\n", filepath.Clean(dir))
+	}
+	fmt.Fprint(w, "Upload to Mender:")
+	for _, r := range list {
+		fmt.Fprintf(w, " %s", r.Path)
+	}
+	fmt.Fprintln(w)
+	return nil
 }
 
 // menderServer is the server of --upload; nil without one.
