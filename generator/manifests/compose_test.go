@@ -37,7 +37,7 @@ func TestComposeImages(t *testing.T) {
 		opts   ComposeOptions
 		images []string
 		ship   []Variable
-		warn   string
+		note   string
 	}{
 		{
 			name: "one file",
@@ -142,6 +142,15 @@ services:
 			ship:   []Variable{{"V", "7"}},
 		},
 		{
+			name: "files from Windows",
+			files: []string{
+				"compose.yaml", "\uFEFFname: shop\r\nservices:\r\n  web:\r\n    image: web:${TAG}\r\n    env_file: [own.env]\r\n",
+				".env", "\uFEFFTAG=5\r\n",
+				"own.env", "\uFEFFA=b\r\n",
+			},
+			images: []string{"web:5"},
+		},
+		{
 			name: "build beside image",
 			files: []string{"compose.yaml", `
 services:
@@ -150,7 +159,7 @@ services:
     build: .
 `},
 			images: []string{"web:1"},
-			warn:   `compose.yaml:5: service "web": build is ignored`,
+			note:   `compose.yaml:5: service "web": build is ignored`,
 		},
 		{
 			name: "bind mount of a file that is not there",
@@ -162,20 +171,24 @@ services:
 volumes: {data: {}}
 `},
 			images: []string{"web:1"},
-			warn:   `compose.yaml:5: service "web": bind mount ./conf is not in the manifests directory`,
+			note:   `compose.yaml:5: service "web": bind mount ./conf is not in the manifests directory`,
 		},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
-			found, err := Compose(t.Context(), tree(t, c.files...), c.opts)
+			dir := tree(t, c.files...)
+			found, err := Compose(t.Context(), dir, c.opts)
 			require.NoError(t, err)
 			require.Equal(t, c.images, found.Images())
+			require.NoError(t, AddVariables(dir, found.Ship))
+			require.NoError(t, Judge(t.Context(), dir, nil))
 			require.Equal(t, c.ship, found.Ship)
-			if c.warn == "" {
-				require.Empty(t, found.Warnings)
+			require.Empty(t, found.Warnings)
+			if c.note == "" {
+				require.Empty(t, found.Notes)
 			} else {
-				require.Len(t, found.Warnings, 1)
-				require.Contains(t, found.Warnings[0], c.warn)
+				require.Len(t, found.Notes, 1)
+				require.Contains(t, found.Notes[0], c.note)
 			}
 			for _, u := range found.Uses {
 				require.NotEmpty(t, u.By)
@@ -233,11 +246,9 @@ func TestVariablesForPrograms(t *testing.T) {
 	found, err := Compose(t.Context(), tree(t, ".env", "DOCKER_HOST=tcp://build:2375\nDOCKER_BUILDKIT=1\nDOCKER_INFLUXDB_INIT_USERNAME=admin\n",
 		"compose.yaml", "services:\n  db:\n    image: influxdb:2\n    environment: [\"AT=${DOCKER_HOST}\", \"DOCKER_INFLUXDB_INIT_USERNAME=${DOCKER_INFLUXDB_INIT_USERNAME}\"]\n"), ComposeOptions{})
 	require.NoError(t, err)
-	require.Equal(t, []string{
-		".env: DOCKER_BUILDKIT has no effect on the device: it would set how the docker command works there",
-		".env: DOCKER_HOST is empty on the device, because the docker command reads it: give the variable another name",
-	}, found.Warnings)
-	require.Equal(t, found.Warnings[:1], found.Notes, "what changes nothing of the application")
+	require.Equal(t, []string{".env: DOCKER_HOST is empty on the device, because the docker command reads it: give the variable another name"}, found.Warnings)
+	require.Equal(t, []string{".env: DOCKER_BUILDKIT has no effect on the device: it would set how the docker command works there"}, found.Notes,
+		"what changes nothing of the application")
 	require.Empty(t, found.Ship)
 }
 

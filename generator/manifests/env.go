@@ -191,7 +191,7 @@ func (c *composer) envFile(who string, f types.EnvFile, at Place) error {
 		return &Error{Place: Place{File: rel}, Text: err.Error()}
 	}
 	lookup := c.recording(func(name string) (string, bool) { v, ok := c.env[name]; return v, ok })
-	if _, err := dotenv.UnmarshalBytesWithLookup(b, dotenv.LookupFn(lookup)); err != nil {
+	if _, err := dotenv.ParseWithLookup(bytes.NewReader(b), dotenv.LookupFn(lookup)); err != nil {
 		return &Error{Place: Place{File: rel}, Text: c.short(err.Error())}
 	}
 	return nil

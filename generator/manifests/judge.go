@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -154,7 +155,7 @@ func (j *judge) envFile(service string, f types.EnvFile) error {
 	if err := new(rules.Interpolation).Add(string(text)); err != nil {
 		return &Error{Place: Place{File: rel}, Text: err.Error()}
 	}
-	if _, err := dotenv.UnmarshalBytesWithLookup(text, func(name string) (string, bool) { v, ok := j.env[name]; return v, ok }); err != nil {
+	if _, err := dotenv.ParseWithLookup(bytes.NewReader(text), func(name string) (string, bool) { v, ok := j.env[name]; return v, ok }); err != nil {
 		return &Error{Place: Place{File: rel}, Text: err.Error()}
 	}
 	return nil

@@ -26,7 +26,7 @@ var (
 // .env, else the default names. They are named on the command line, because Compose
 // does not look for them when it is given the generated file.
 func FindFiles(dir string) ([]string, error) {
-	env, err := envValues(dir)
+	env, err := Variables(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -74,32 +74,13 @@ func ReadFile(name string) ([]byte, error) {
 	return os.ReadFile(name)
 }
 
-// envValues reads the variables in dir's .env that concern the project: COMPOSE_*.
-func envValues(dir string) (map[string]string, error) {
-	b, err := ReadFile(filepath.Join(dir, ".env"))
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	env := map[string]string{}
-	for _, line := range strings.Split(string(b), "\n") {
-		key, value, ok := strings.Cut(strings.TrimPrefix(strings.TrimSpace(line), "export "), "=")
-		if key = strings.TrimSpace(key); ok && strings.HasPrefix(key, "COMPOSE_") {
-			env[key] = strings.Trim(strings.TrimSpace(value), `"'`)
-		}
-	}
-	return env, nil
-}
-
-// A name at the top level of a Compose file, in YAML or JSON.
-var topName = regexp.MustCompile(`(?m)^(?:name|"name"|'name')[ \t]*:|^\{[ \t\r\n]*"name"[ \t\r\n]*:`)
+// A name at the top level of a Compose file, in YAML or JSON. A file may begin with a BOM.
+var topName = regexp.MustCompile(`(?m)^\x{FEFF}?(?:name|"name"|'name')[ \t]*:|^\x{FEFF}?\{[ \t\r\n]*"name"[ \t\r\n]*:`)
 
 // Named reports whether the files name the project: the .env in dir, or a Compose
 // file at its top level.
 func Named(dir string, files []string) (bool, error) {
-	env, err := envValues(dir)
+	env, err := Variables(dir)
 	if err != nil {
 		return false, err
 	}

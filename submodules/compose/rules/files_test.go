@@ -17,7 +17,7 @@ func TestName(t *testing.T) {
 func TestNamed(t *testing.T) {
 	for text, want := range map[string]bool{
 		"name: x\nservices: {}": true, "services: {}\nname: ${A}\n": true, "services:\n  a:\n    name: x\n": false,
-		`{"name": "x", "services": {}}`: true, "\"name\" : x": true, "# name: x\n": false, "names: x": false,
+		`{"name": "x", "services": {}}`: true, "\uFEFFname: x\r\nservices: {}\r\n": true, "\uFEFF{\"name\": \"x\"}": true, "\"name\" : x": true, "# name: x\n": false, "names: x": false,
 	} {
 		dir := t.TempDir()
 		file := filepath.Join(dir, "compose.yaml")
@@ -48,6 +48,14 @@ func TestFind(t *testing.T) {
 	got, err = FindFiles(dir)
 	require.NoError(t, err)
 	require.Equal(t, []string{filepath.Join(dir, "a.yml"), filepath.Join(dir, "sub/b.yml")}, got)
+	for _, text := range []string{
+		"\uFEFFCOMPOSE_FILE=a.yml\r\nA=b\r\n", "COMPOSE_FILE=a.yml # the one of gateways\n", "COMPOSE_FILE: a.yml\n", "NAME=a\nCOMPOSE_FILE=${NAME}.yml\n",
+	} {
+		write(".env", text)
+		got, err = FindFiles(dir)
+		require.NoError(t, err, text)
+		require.Equal(t, []string{filepath.Join(dir, "a.yml")}, got, text)
+	}
 	write(".env", "COMPOSE_FILE=/etc/passwd\n")
 	_, err = FindFiles(dir)
 	require.ErrorAs(t, err, new(*Refused))
