@@ -81,6 +81,7 @@ type genFlags struct {
 	o           generator.Options
 	platforms   []string
 	images      []string
+	given       []string // images, before the placeholder is replaced in them
 	files       []string // components that are files
 	provides    []string
 	depends     []string
@@ -188,7 +189,7 @@ func generateCommand() *cobra.Command {
 	fl.IntVar(&f.cacheSize, "cache-size", source.DefaultCacheLimit>>20, "maximum size of this directory in MiB")
 	fl.BoolVar(&f.o.Build.Replace, "replace", false, "replace an artifact of this name that has other content, unless another release builds on it")
 	fl.BoolVar(&f.dry, "dry-run", false, "find and read everything, print the plan, write nothing")
-	fl.BoolVar(&f.o.Build.Strict, "strict", false, "make warnings errors: profiles that no service has, unset variables, missing mounted files, plain secrets …")
+	fl.BoolVar(&f.o.Build.Strict, "strict", false, "make warnings errors: profiles that no service has, unset variables, plain secrets …")
 	fl.BoolVarP(&f.quiet, "quiet", "q", false, "show no progress")
 	fl.BoolVar(&f.json, "json", false, "print one JSON document, and show no progress")
 	return c
@@ -384,11 +385,12 @@ func (f *genFlags) fetchReleases(ctx context.Context) error {
 
 // components reads the given images and files.
 func (f *genFlags) components() error {
-	for _, s := range f.images {
+	for i, s := range f.images {
 		p, err := generator.ParsePair(s)
 		if err != nil {
 			return fmt.Errorf("--image %s: %w", s, err)
 		}
+		p.New.Own = s != f.given[i] && strings.Contains(p.New.String(), platformName(f.o.Application.Platform))
 		f.o.Images.Pairs = append(f.o.Images.Pairs, p)
 	}
 	for _, s := range f.files {

@@ -107,7 +107,7 @@ func (f *genFlags) expanded(p image.Platform) *genFlags {
 	for _, l := range []*[]string{&c.images, &c.files, &c.o.Artifact.DeviceTypes, &c.o.Images.Releases.Paths, &c.o.Images.Releases.Dirs, &c.o.Images.Content} {
 		list(l)
 	}
-	c.o.Application.Platform = p
+	c.given, c.o.Application.Platform = f.images, p
 	return &c
 }
 

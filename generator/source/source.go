@@ -42,6 +42,8 @@ type Spec struct {
 	Path string // of the archive, layout or artifact
 	Ref  string // in the registry, the daemon or the archive; may be empty for a file
 	URL  string // the name it gets, if one is given
+	// Own: the source is for the platform of this run alone, also if there are several.
+	Own bool
 }
 
 // String is the source without the name, as Parse reads it.
@@ -361,8 +363,8 @@ func (o *Opener) supposed(s Spec, p image.Platform) (image.Platform, error) {
 		return p, nil
 	case o.Platform == image.Platform{}:
 		e.Hint = "the tool that built it left the platform out: give --platform, " + build
-	case o.Several:
-		e.Hint = "with several --platform app-gen cannot tell which one it is for: run app-gen for each platform alone, with the image for it; or " + build
+	case o.Several && !s.Own:
+		e.Hint = "with several --platform app-gen cannot tell which one it is for: name an image for each, such as docker-archive:web-{platform}.tar; or " + build
 	default:
 		return p.Or(o.Platform), nil
 	}

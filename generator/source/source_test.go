@@ -462,7 +462,7 @@ func TestNoPlatform(t *testing.T) {
 
 		several := opener(t, "linux/arm/v7")
 		several.Several = true
-		for o, hint := range map[*Opener]string{opener(t, ""): "give --platform", several: "run app-gen for each platform alone"} {
+		for o, hint := range map[*Opener]string{opener(t, ""): "give --platform", several: "docker-archive:web-{platform}.tar"} {
 			_, err := open(t, o, what)
 			var e *Error
 			require.ErrorAs(t, err, &e, what)
