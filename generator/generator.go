@@ -51,6 +51,7 @@ type Result struct {
 	Plan     *Plan  // nil if it is unchanged
 	Sent     []Sent // of each of the plan's components; nil after a dry run
 	Warnings []string
+	Notes    []string // what is worth a line, and not a reason to stop
 
 	written []*write.File
 }
@@ -127,7 +128,7 @@ func Generate(ctx context.Context, o Options, dry bool) (*Result, error) {
 	}
 	switch {
 	case dry:
-		return &Result{Path: r.Build.Output, Plan: &p.Plan, Unchanged: kept != nil, Manifests: r.shipped, NotShipped: r.left, Rendered: r.rendered, Warnings: r.warnings}, nil
+		return &Result{Path: r.Build.Output, Plan: &p.Plan, Unchanged: kept != nil, Manifests: r.shipped, NotShipped: r.left, Rendered: r.rendered, Warnings: r.warnings, Notes: r.notes}, nil
 	case kept != nil:
 		result, err := r.unchanged(ctx, kept, p)
 		return r.finish(result, err)
@@ -150,7 +151,7 @@ func (r *run) finish(result *Result, err error) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	result.Warnings, result.Manifests, result.NotShipped, result.Rendered = r.warnings, r.shipped, r.left, r.rendered
+	result.Warnings, result.Notes, result.Manifests, result.NotShipped, result.Rendered = r.warnings, r.notes, r.shipped, r.left, r.rendered
 	if r.Build.Hold {
 		return result, nil
 	}
@@ -167,7 +168,7 @@ type run struct {
 	older      *bases.Chain // the content of older releases, for opener
 	noting     sync.Mutex   // guards warnings and notes while deltas are made
 	warnings   []string
-	notes      []string          // those of the warnings that are not a reason to stop
+	notes      []string          // what is not a reason to stop
 	tree       string            // the manifests as they are shipped: the manifests directory, or a copy
 	ignore     *manifests.Ignore // what of the manifests directory is not shipped
 	rendered   *render.Rendered  // nil: the manifests are shipped as they are
@@ -307,24 +308,17 @@ func (r *run) warn(format string, args ...any) {
 	r.warnings = append(r.warnings, fmt.Sprintf(format, args...))
 }
 
-// note warns of something that is not a reason to stop.
+// note says something that is worth a line, and not a reason to stop.
 func (r *run) note(format string, args ...any) {
 	r.noting.Lock()
 	defer r.noting.Unlock()
-	text := fmt.Sprintf(format, args...)
-	r.warnings, r.notes = append(r.warnings, text), append(r.notes, text)
+	r.notes = append(r.notes, fmt.Sprintf(format, args...))
 }
 
 // strict refuses warnings if that was asked for.
 func (r *run) strict() error {
-	var list []string
-	for _, w := range r.warnings {
-		if !slices.Contains(r.notes, w) {
-			list = append(list, w)
-		}
-	}
-	if r.Build.Strict && len(list) > 0 {
-		return &StrictError{list}
+	if r.Build.Strict && len(r.warnings) > 0 {
+		return &StrictError{r.warnings}
 	}
 	return nil
 }

@@ -46,7 +46,7 @@ func TestLateHealthChecks(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(o.Application.ManifestsDir, "compose.yaml"), []byte("services:\n  web:\n    image: shop/web:1\n"+c.files), 0o644))
 			r, err := Generate(t.Context(), o, false)
 			require.NoError(t, err)
-			said := strings.Join(r.Warnings, "\n")
+			said := strings.Join(append(r.Warnings, r.Notes...), "\n")
 			if c.want == "" {
 				require.NotContains(t, said, "is checked for the first time")
 			} else {

@@ -169,10 +169,13 @@ func (r *run) shipManifests(used *manifests.Found) error {
 	}
 	needs := append(slices.Clone(used.Needs), policyName, policy.HooksDir)
 	only, err := r.ignore.Select(r.tree, needs)
-	if err == nil {
-		err = manifests.CheckTree(r.tree, only)
+	if err != nil {
+		return r.inManifests(err)
 	}
-	if err == nil {
+	for _, link := range only.Lost() {
+		r.warn("%s is a link to nothing: it is not shipped", link)
+	}
+	if err = manifests.CheckTree(r.tree, only); err == nil {
 		err = r.copyManifests("shipped", only)
 	}
 	return r.inManifests(err)

@@ -31,27 +31,32 @@ type madeDocument struct {
 	Unchanged bool                 `json:"unchanged,omitempty"`
 	Artifact  *inspect.Description `json:"artifact,omitempty"`
 	Warnings  []string             `json:"warnings,omitempty"`
+	Notes     []string             `json:"notes,omitempty"`
 }
 
 // report describes the new artifacts, as tables or as one JSON document. It prints to
-// stderr if the artifact went to stdout. Warnings always go to stderr.
+// stderr if the artifact went to stdout. Warnings and notes always go to stderr.
 func (f *genFlags) report(c *cobra.Command, targets []*target) error {
 	out := c.OutOrStdout()
 	if targets[0].stdout && !f.dry {
 		out = c.ErrOrStderr()
 	}
 	var documents []madeDocument
-	var warned []string
-	for i, t := range targets {
-		for _, w := range t.result.Warnings {
-			if !slices.Contains(warned, w) {
-				warned = append(warned, w)
-				fmt.Fprintf(c.ErrOrStderr(), "app-gen: warning: %s\n", w)
+	var said []string
+	say := func(kind string, texts []string) {
+		for _, text := range texts {
+			if line := "app-gen: " + kind + ": " + text; !slices.Contains(said, line) {
+				said = append(said, line)
+				fmt.Fprintln(c.ErrOrStderr(), line)
 			}
 		}
+	}
+	for i, t := range targets {
+		say("warning", t.result.Warnings)
+		say("note", t.result.Notes)
 		switch {
 		case f.json:
-			documents = append(documents, madeDocument{newPlanDocument(t.result), t.result.Unchanged, t.made, t.result.Warnings})
+			documents = append(documents, madeDocument{newPlanDocument(t.result), t.result.Unchanged, t.made, t.result.Warnings, t.result.Notes})
 			continue
 		case i > 0:
 			fmt.Fprintln(out)

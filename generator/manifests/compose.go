@@ -546,10 +546,9 @@ const homeHint = "write ./data for data of the application, name a volume, or na
 // own files.
 func ofDevice(name string) bool { return filepath.IsAbs(name) || strings.HasPrefix(name, "~") }
 
-// note warns of something that is as it often is.
+// note says something that is as it often is.
 func (c *composer) note(at Place, format string, args ...any) {
-	c.warn(at, format, args...)
-	c.found.Notes = append(c.found.Notes, c.found.Warnings[len(c.found.Warnings)-1])
+	c.found.Notes = append(c.found.Notes, at.String()+": "+fmt.Sprintf(format, args...))
 }
 
 func (c *composer) warn(at Place, format string, args ...any) {

@@ -176,7 +176,7 @@ secrets:
 	require.NoError(t, err)
 	require.NotContains(t, fmt.Sprintf("%+v", found), canary)
 	require.Empty(t, found.Ship)
-	said := strings.Join(found.Warnings, "\n")
+	said := strings.Join(append(found.Warnings, found.Notes...), "\n")
 	require.Contains(t, said, "compose.yaml:4: the variable CI_TOKEN is not set: it is empty on the device; set it in .env, pass this host's with --env-from-host CI_TOKEN")
 	require.Contains(t, said, "compose.yaml:4: the variable WITH_DEFAULT of this host does not count: --env-from-host WITH_DEFAULT passes it")
 	require.Contains(t, said, "compose.yaml:5: the variable PASSED_ON of this host does not count: --env-from-host PASSED_ON passes it")

@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -26,6 +28,7 @@ type Ignore struct {
 	matcher *patternmatcher.PatternMatcher // nil: ignores nothing
 	kept    *patternmatcher.PatternMatcher // what the patterns with "!" name; nil: nothing
 	only    map[string]bool                // the files and directories that alone are shipped; nil: all
+	lost    map[string]bool                // links to nothing in these directories, which are not shipped
 }
 
 // ReadIgnore reads the IgnoreFile of a directory; nil if there is none.
@@ -83,6 +86,10 @@ func (i *Ignore) Ignored(name string) bool {
 	return err == nil && match
 }
 
+// Lost are the links to nothing that are not shipped, sorted: Select found them in directories
+// that are needed.
+func (i *Ignore) Lost() []string { return slices.Sorted(maps.Keys(i.lost)) }
+
 // whole reports whether everything below an ignored directory is ignored too: no
 // pattern begins with "!".
 func (i *Ignore) whole() bool { return i.matcher == nil || !i.matcher.Exclusions() }
@@ -96,6 +103,8 @@ func (i *Ignore) Walk(dir fs.FS, visit func(name string, d fs.DirEntry) error) e
 		}
 		is, below := i.selected(name)
 		switch {
+		case i != nil && i.lost[name]:
+			return nil
 		case name == ".":
 			return visit(name, d)
 		case !is && d.IsDir() && !below:

@@ -63,8 +63,7 @@ func Kubernetes(dir string, o KubernetesOptions) (*Found, error) {
 	if at == nil {
 		at = func(p Place) Place { return p }
 	}
-	notes := needsOfDevice(objects, o.Namespace, at)
-	k.found.Warnings, k.found.Notes = append(k.found.Warnings, notes...), append(k.found.Notes, notes...)
+	k.found.Notes = append(k.found.Notes, needsOfDevice(objects, o.Namespace, at)...)
 	for i := range k.found.Uses {
 		k.found.Uses[i].Place = at(k.found.Uses[i].Place)
 	}

@@ -73,7 +73,7 @@ type HealthCheck struct {
 type Found struct {
 	Uses     []Use
 	Warnings []string
-	Notes    []string   // those of Warnings that are not a reason to stop
+	Notes    []string   // what is worth a line, and not a reason to stop
 	Ship     []Variable // compose only, sorted by name
 	// HealthChecks are of compose only, one for each service, also if it says nothing.
 	HealthChecks []HealthCheck

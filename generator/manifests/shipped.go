@@ -79,20 +79,22 @@ func (c *composer) neededBy(s *types.ContainerSpec) {
 }
 
 // Select narrows what is shipped of a directory to the needed files and directories, to
-// what these links lead to, and to what the IgnoreFile names with "!".
+// what these links lead to, and to what the IgnoreFile names with "!". A link to
+// nothing in a needed directory is left out, because no device takes it.
 func (i *Ignore) Select(dir string, needs []string) (*Ignore, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, fmt.Errorf("manifests directory: %w", err)
 	}
 	defer root.Close()
-	s := &selection{root: root, needs: map[string]bool{}}
+	s := &selection{root: root, needs: map[string]bool{}, lost: map[string]bool{}}
 	for _, name := range needs {
 		if err := s.add(path.Clean(filepath.ToSlash(name)), 0); err != nil {
 			return nil, err
 		}
 	}
-	out := Ignore{only: s.needs}
+	maps.DeleteFunc(s.lost, func(name string, _ bool) bool { return s.needs[name] }) // CheckTree refuses what is named
+	out := Ignore{only: s.needs, lost: s.lost}
 	if i != nil {
 		out.matcher, out.kept = i.matcher, i.kept
 	}
@@ -103,6 +105,7 @@ func (i *Ignore) Select(dir string, needs []string) (*Ignore, error) {
 type selection struct {
 	root  *os.Root
 	needs map[string]bool
+	lost  map[string]bool // links to nothing that nothing names
 	links int
 }
 
@@ -134,6 +137,10 @@ func (s *selection) add(name string, depth int) error {
 		}
 		if s.links++; s.links > maxFiles {
 			return fs.SkipAll
+		}
+		if _, err := s.root.Stat(file); err != nil && notThere(err) == nil {
+			s.lost[file] = true
+			return nil
 		}
 		return s.follow(file, "", depth)
 	})

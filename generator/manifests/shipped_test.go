@@ -41,11 +41,19 @@ func TestCheckTree(t *testing.T) {
 	}
 	require.NoError(t, os.Symlink("none", filepath.Join(dir, ".env")))
 	require.NoError(t, CheckTree(dir, nil))
-	for needs, want := range map[string]string{".env": ".env: link to none leads to nothing", ".": ".env: link to none leads to nothing", "a": ""} {
+	for needs, want := range map[string]string{".env": ".env: link to none leads to nothing", ".": "", "a": ""} {
 		only, err := (*Ignore)(nil).Select(dir, []string{needs})
 		require.NoError(t, err)
 		if err = CheckTree(dir, only); want == "" {
 			require.NoError(t, err)
+			if needs == "." {
+				require.Equal(t, []string{".env"}, only.Lost())
+			} else {
+				require.Empty(t, only.Lost())
+			}
+			to := filepath.Join(t.TempDir(), "copy")
+			require.NoError(t, CopyTree(dir, to, only))
+			require.NotContains(t, paths(t, to), ".env")
 		} else {
 			require.ErrorContains(t, err, want)
 		}

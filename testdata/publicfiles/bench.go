@@ -313,7 +313,7 @@ func appGen(program, home string, args []string) (said, refused string, err erro
 	if errors.As(err, &exit) {
 		var errs []string
 		for line := range strings.Lines(string(out)) {
-			if !strings.Contains(line, "warning:") {
+			if !strings.Contains(line, ": warning:") && !strings.Contains(line, ": note:") {
 				errs = append(errs, line)
 			}
 		}
