@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mender-app/mender-app/artifact/image"
+	"github.com/mender-app/mender-app/generator/source"
 )
 
 // A layer that only some devices can load is named, with the image.
@@ -67,5 +68,18 @@ func TestWarnsOfLayersForTheClassicStore(t *testing.T) {
 			require.Contains(t, said[0], "shop/odd:1: Docker's classic image store (overlay2) does not take layer sha256:")
 			require.Contains(t, said[0], "it has there twice")
 		}
+	}
+}
+
+// So is an image with more layers than that store takes.
+func TestWarnsOfManyLayersForTheClassicStore(t *testing.T) {
+	for n, want := range map[int][]string{
+		source.MaxClassicLayers:     nil,
+		source.MaxClassicLayers + 1: {"shop/web:1: Docker's classic image store (overlay2) takes 125 layers, and it has 126. Build it with fewer"},
+	} {
+		r := &run{}
+		r.Application.Orchestrator = Compose
+		r.warnOfClassicStore([]foundImage{{Found: &source.Found{URL: "shop/web:1", Image: &image.Image{Layers: make([]image.Layer, n)}}}}, nil)
+		require.Equal(t, want, r.warnings)
 	}
 }

@@ -153,6 +153,9 @@ func (r *run) warnOfClassicStore(images []foundImage, ls source.Layers) {
 		return
 	}
 	for _, img := range images {
+		if n := len(img.Image.Layers); n > source.MaxClassicLayers {
+			r.warn("%s: Docker's classic image store (overlay2) takes %d layers, and it has %d. Build it with fewer", img.URL, source.MaxClassicLayers, n)
+		}
 		for _, l := range img.Image.Layers {
 			if why := ls[l.DiffID].Classic; why != "" {
 				r.warn("%s: Docker's classic image store (overlay2) does not take layer %s: %s. The containerd image store takes it. Build the layer without it, as docker build does", img.URL, l.DiffID, why)

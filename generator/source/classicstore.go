@@ -22,10 +22,14 @@ func newPlaces() *places {
 // maxHops is how many symbolic links the kernel follows on one path.
 const maxHops = 40
 
+// MaxClassicLayers is how many layers of an image Docker's classic store takes (moby,
+// layer/layer_store.go: maxLayerDepth).
+const MaxClassicLayers = 125
+
 // add says why Docker's classic store refuses a layer with this member after the others; ""
 // if it takes it. Its record of a layer (vbatts/tar-split) refuses a path that is there
-// twice, and no directory can be made through a link that leads to nothing. The store that
-// Docker shares with containerd takes both.
+// twice, no directory can be made through a link that leads to nothing, and a hard link needs
+// its target. The store that Docker shares with containerd takes these.
 func (p *places) add(m layer.Member) string {
 	switch m.Kind {
 	case layer.None, layer.Whiteout, layer.Opaque, layer.Unknown:
@@ -43,10 +47,22 @@ func (p *places) add(m layer.Member) string {
 	for above := at; !p.made[above]; above = layer.Clean(path.Dir(above)) {
 		p.made[above] = true
 	}
+	if m.Kind == layer.Link {
+		if target := p.place(m.Header.Linkname); !p.made[target] {
+			return "it has " + m.Path + " as a hard link to " + target + ", which it does not have"
+		}
+	}
 	if m.Kind == layer.Symlink {
 		p.links[at] = m.Header.Linkname
 	}
 	return ""
+}
+
+// place is where a name of a layer leads. A link at its end is not followed.
+func (p *places) place(name string) string {
+	name = layer.Clean(name)
+	dir, _ := p.resolve(path.Dir(name))
+	return layer.Clean(dir + "/" + path.Base(name))
 }
 
 // resolve follows the links on the way to a directory, and reports whether there are any. Of

@@ -60,6 +60,9 @@ func TestClassicStore(t *testing.T) {
 	link := func(name, to string) *tar.Header {
 		return &tar.Header{Typeflag: tar.TypeSymlink, Name: name, Linkname: to}
 	}
+	hard := func(name, to string) *tar.Header {
+		return &tar.Header{Typeflag: tar.TypeLink, Name: name, Linkname: to}
+	}
 	for name, c := range map[string]struct {
 		members []*tar.Header
 		says    string
@@ -73,6 +76,9 @@ func TestClassicStore(t *testing.T) {
 		"a link that climbs":      {[]*tar.Header{dir("run/"), link("var/run", "../../../run"), file("var/run/app")}, ""},
 		"links to links":          {[]*tar.Header{dir("a/b/"), link("one", "/two"), link("two", "a/three"), link("a/three", "/a/b"), file("one/app"), link("one/up", "../.."), file("one/up/top")}, ""},
 		"a directory without one": {[]*tar.Header{file("real/x"), link("l", "real"), file("l/y")}, ""},
+		"a hard link":             {[]*tar.Header{file("d/a"), link("l", "d"), hard("b", "/d/a"), hard("c", "l/a")}, ""},
+		"a hard link below":       {[]*tar.Header{file("d/b"), hard("c", "d/a")}, "it has c as a hard link to d/a, which it does not have"},
+		"a hard link, early":      {[]*tar.Header{hard("c", "a"), file("a")}, "it has c as a hard link to a"},
 		"a link to the root":      {[]*tar.Header{link("l", "/"), file("l/y")}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
