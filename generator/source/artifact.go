@@ -169,10 +169,9 @@ func (a *older) choose(s Spec, near string) (*olderImage, error) {
 	return fit[0], nil
 }
 
-// reader opens an artifact of an application; done closes it.
-func (o *Opener) reader(ctx context.Context, path string) (r *mender.Reader, done func() error, err error) {
-	f, err := os.Open(path)
-	if err != nil {
+// reader opens an artifact of an application, in the file f, which the caller closes.
+func (o *Opener) reader(ctx context.Context, path string) (r *mender.Reader, f *os.File, err error) {
+	if f, err = os.Open(path); err != nil {
 		return nil, nil, err
 	}
 	size := int64(-1)
@@ -187,16 +186,16 @@ func (o *Opener) reader(ctx context.Context, path string) (r *mender.Reader, don
 		f.Close()
 		return nil, nil, err
 	}
-	return r, f.Close, nil
+	return r, f, nil
 }
 
 // header reads what the header says of an artifact.
 func (o *Opener) header(ctx context.Context, path string) (*older, error) {
-	r, done, err := o.reader(ctx, path)
+	r, f, err := o.reader(ctx, path)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer f.Close()
 	h := r.Header()
 	a := &older{provides: h.Provides, identity: artifact.MadeOver{Name: h.Name}, layers: map[image.Digest]artifact.Layer{}}
 	m, _, err := artifact.ParseMetadata(h.MetaData)
@@ -215,11 +214,11 @@ func (o *Opener) header(ctx context.Context, path string) (*older, error) {
 // unpack reads the artifact to its end, which verifies it. It keeps the image
 // archives in the temporary directory.
 func (o *Opener) unpack(ctx context.Context, path string, a *older) error {
-	r, done, err := o.reader(ctx, path)
+	r, f, err := o.reader(ctx, path)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer f.Close()
 	known := len(a.images) > 0
 	for {
 		file, err := r.Next()
