@@ -267,11 +267,11 @@ func TestPeers(t *testing.T) {
 
 // One user cannot take all the room of the others.
 func TestActionsOfOneUser(t *testing.T) {
-	s, c, _, _ := acting(t, 0)
-	c.wait = make(chan struct{})
+	c := &commands{wait: make(chan struct{})}
 	defer close(c.wait)
+	actions := &Actions{Run: c.run, ctx: t.Context(), quiet: newQuiet(0)}
 	begin := func(uid uint32, action string) error {
-		_, err := s.Actions.begin(Action{Action: action, uid: uid}, Command{}, time.Hour)
+		_, err := actions.begin(Action{Action: action, uid: uid}, Command{}, time.Hour)
 		return err
 	}
 	for range maxOfOne {
