@@ -3,6 +3,7 @@ package serve
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -118,25 +119,31 @@ func dialAs(t *testing.T, path string, uid, count int) (list []net.Conn) {
 	return list
 }
 
-// One user who opens connections without end takes none from others.
-func TestOneUserOfMany(t *testing.T) {
+// forEverybody serves, until the test ends, on a unix socket that every user may connect to.
+func forEverybody(t *testing.T, s *Server) (path string) {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("needs root, to be another user")
 	}
-	s, _ := shop(t)
 	dir, err := os.MkdirTemp("", "mender-app-serve-")
 	require.NoError(t, err)
-	defer os.RemoveAll(dir)
+	t.Cleanup(func() { require.NoError(t, os.RemoveAll(dir)) })
 	require.NoError(t, os.Chmod(dir, 0o755))
-	path := filepath.Join(dir, "s")
+	path = filepath.Join(dir, "s")
 	l, err := net.Listen("unix", path)
 	require.NoError(t, err)
 	require.NoError(t, os.Chmod(path, 0o666))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx, 0, Listener{Listener: l}) }()
-	defer func() { cancel(); require.NoError(t, <-done) }()
+	t.Cleanup(func() { cancel(); require.NoError(t, <-done) })
+	return path
+}
 
+// One user who opens connections without end takes none from others.
+func TestOneUserOfMany(t *testing.T) {
+	s, _ := shop(t)
+	path := forEverybody(t, s)
 	const ask = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 	greedy := dialAs(t, path, 65534, 5*maxConnections)
 	for _, c := range greedy {
@@ -146,7 +153,7 @@ func TestOneUserOfMany(t *testing.T) {
 	other := dialAs(t, path, 65533, 1)[0]
 	defer other.Close()
 	require.NoError(t, other.SetDeadline(time.Now().Add(20*time.Second)))
-	_, err = io.WriteString(other, ask)
+	_, err := io.WriteString(other, ask)
 	require.NoError(t, err)
 	line, err := bufio.NewReader(other).ReadString('\n')
 	require.NoError(t, err)
@@ -158,4 +165,45 @@ func TestOneUserOfMany(t *testing.T) {
 	answer, _ := io.ReadAll(last)
 	require.Contains(t, string(answer), " 503 ")
 	require.Contains(t, string(answer), `{"error":"you have 32 connections open, and may have no more: close some","status":503}`)
+}
+
+// One user whose requests all wait leaves others room to be answered.
+func TestRequestsOfOneUser(t *testing.T) {
+	s, m := shop(t)
+	m.wait = make(chan struct{})
+	path := forEverybody(t, s)
+	const ask = "GET %s HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+	greedy := dialAs(t, path, 65534, 2*maxBusy)
+	for _, c := range greedy {
+		defer c.Close()
+		_, err := fmt.Fprintf(c, ask, "/v1/apps/shop")
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool {
+		s.slots.mu.Lock()
+		defer s.slots.mu.Unlock()
+		mine := s.slots.users[65534]
+		return mine != nil && mine.wait == len(greedy) && len(mine.busy) == maxBusyOfUser
+	}, 10*time.Second, time.Millisecond)
+	require.LessOrEqual(t, len(s.slots.all), maxBusyOfUser)
+	for _, uid := range []int{65533, 0} {
+		other := dialAs(t, path, uid, 1)[0]
+		_, err := fmt.Fprintf(other, ask, "/v1/apps/shop/releases")
+		require.NoError(t, err)
+		answer, err := io.ReadAll(other)
+		require.NoError(t, err)
+		require.NoError(t, other.Close())
+		require.Contains(t, string(answer), " 200 ")
+	}
+	close(m.wait)
+	for _, c := range greedy {
+		answer, err := io.ReadAll(c)
+		require.NoError(t, err)
+		require.Contains(t, string(answer), " 200 ", "they waited, and were answered")
+	}
+	require.Eventually(t, func() bool {
+		s.slots.mu.Lock()
+		defer s.slots.mu.Unlock()
+		return len(s.slots.users) == 0 && len(s.slots.all) == 0
+	}, 10*time.Second, time.Millisecond)
 }

@@ -44,23 +44,21 @@ type Server struct {
 	cache    cache
 	checkups checkups
 	streams  streams
+	slots    *slots
 }
 
-// Bounds of an answer.
-const (
-	patience = 12 * time.Second // to wait for engines and for other requests
-	maxBusy  = 8                // requests at work at a time; the others wait
-)
+// patience is how long a request waits for engines and for other requests.
+const patience = 12 * time.Second
 
 // Handler returns the handler of the requests. The end of ctx ends long-running ones.
 func (s *Server) Handler(ctx context.Context) http.Handler {
 	s.cache.init()
 	s.streams.init(ctx, s.Store)
+	s.slots = newSlots()
 	if s.Actions != nil {
 		s.Actions.ctx = ctx
 	}
 	mux := http.NewServeMux()
-	busy := make(chan struct{}, maxBusy)
 	for _, r := range routes() {
 		mux.HandleFunc("GET "+r.pattern(), func(w http.ResponseWriter, req *http.Request) {
 			if s.refused(w, req, r) {
@@ -77,13 +75,12 @@ func (s *Server) Handler(ctx context.Context) http.Handler {
 			}
 			ctx, cancel := context.WithTimeout(req.Context(), patience)
 			defer cancel()
-			select {
-			case busy <- struct{}{}:
-				defer func() { <-busy }()
-			case <-ctx.Done():
-				fail(w, errBusy)
+			release, err := s.slots.take(ctx, userOf(req))
+			if err != nil {
+				fail(w, err)
 				return
 			}
+			defer release()
 			q.Request = req.WithContext(ctx)
 			answer(w, q, r, s)
 		})
