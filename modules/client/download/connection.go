@@ -8,9 +8,12 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"time"
 
 	"github.com/mender-app/mender-app/artifact/clip"
@@ -25,7 +28,7 @@ const longestWait = time.Minute
 func NewTransport(patience time.Duration) *http.Transport {
 	return &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
-		DialContext:            (&net.Dialer{Timeout: 30 * time.Second}).DialContext,
+		DialContext:            dial,
 		TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout:    30 * time.Second,
 		ResponseHeaderTimeout:  patience,
@@ -50,8 +53,51 @@ func newClient(o Options) *http.Client {
 			return final("the server redirects to %s, which is not encrypted", r.URL.Scheme)
 		}
 		r.Header.Del("Referer") // it has the query of the first URL, where a token may be
+		if to, ok := r.Context().Value(redirected{}).(*redirects); ok {
+			to.add(via[0].URL.Hostname(), r.URL.Hostname())
+		}
 		return nil
 	}}
+}
+
+// redirects are the hosts to which a server has redirected one request.
+type redirects struct {
+	mu    sync.Mutex
+	hosts map[string]bool
+}
+
+type redirected struct{}
+
+func (d *redirects) add(from, to string) {
+	if ip := net.ParseIP(from); from == to || from == "localhost" || ip != nil && ip.IsLoopback() {
+		return
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.hosts[to] = true
+}
+
+func (d *redirects) has(host string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.hosts[host]
+}
+
+// dial connects to a server. A server may not redirect to the device itself or to its link,
+// where a request alone may have an effect.
+func dial(ctx context.Context, network, address string) (net.Conn, error) {
+	d := net.Dialer{Timeout: 30 * time.Second}
+	host, _, _ := net.SplitHostPort(address)
+	if to, ok := ctx.Value(redirected{}).(*redirects); ok && to.has(host) {
+		d.Control = func(_, address string, _ syscall.RawConn) error {
+			at, err := netip.ParseAddrPort(address)
+			if ip := at.Addr().Unmap(); err != nil || ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsMulticast() {
+				return final("the server redirects to %s, which is this device or its link", host)
+			}
+			return nil
+		}
+	}
+	return d.DialContext(ctx, network, address)
 }
 
 // A connection is the answer to one request. It is dropped if too little arrives.
@@ -212,7 +258,7 @@ func isTrust(err error) bool {
 // request makes one request for the missing bytes. The error is io.EOF if there are
 // none.
 func (d *Download) request() error {
-	ctx, cancel := context.WithCancel(d.ctx)
+	ctx, cancel := context.WithCancel(context.WithValue(d.ctx, redirected{}, &redirects{hosts: map[string]bool{}}))
 	patience := time.AfterFunc(d.options.Patience, cancel)
 	defer patience.Stop()
 	give := func(err error) error {

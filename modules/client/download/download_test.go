@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -545,4 +547,35 @@ func TestSlowInAll(t *testing.T) {
 	require.Positive(t, d.Resumed())
 	require.Equal(t, s.file, all(t, d))
 	require.NoError(t, d.Discard())
+}
+
+// A server cannot have this device, or what is on its link, asked for anything.
+func TestRedirectToThisDevice(t *testing.T) {
+	own := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("it was asked") }))
+	defer own.Close()
+	_, port, err := net.SplitHostPort(own.Listener.Addr().String())
+	require.NoError(t, err)
+	to := ""
+	mirror := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, http.StatusFound) }))
+	defer mirror.Close()
+	transport := NewTransport(time.Second)
+	transport.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		if address == "mirror.example:80" {
+			address = mirror.Listener.Addr().String()
+		}
+		return dial(ctx, network, address)
+	}
+	for _, to = range []string{"http://127.0.0.1:" + port, "http://localhost:" + port, "http://[::ffff:127.0.0.1]:" + port, "http://0.0.0.0:" + port, "http://169.254.169.254/latest", "http://[fe80::1%25lo]:" + port} {
+		o := Defaults()
+		o.Dir, o.PlainHTTP, o.Transport, o.Room = t.TempDir(), true, transport, func(int64) error { return nil }
+		_, err = Open(t.Context(), "http://mirror.example/a", o)
+		require.ErrorIs(t, err, ErrFailed, to)
+		require.ErrorContains(t, err, "which is this device or its link", to)
+	}
+	for _, to = range []string{"file:///etc/shadow", "ftp://127.0.0.1/", "gopher://127.0.0.1/"} {
+		o := Defaults()
+		o.Dir, o.PlainHTTP, o.Transport, o.Attempts = t.TempDir(), true, transport, 1
+		_, err = Open(t.Context(), "http://mirror.example/a", o)
+		require.ErrorIs(t, err, ErrFailed, to)
+	}
 }
