@@ -371,8 +371,8 @@ func (s *session) takenNetworks(ctx context.Context, pl *plan) (taken []network.
 	return taken, nil
 }
 
-func (s *session) networks(ctx context.Context, f filters.KeyValuePair) ([]network.Summary, error) {
-	nets, err := s.engine.Client().NetworkList(ctx, network.ListOptions{Filters: filters.NewArgs(f)})
+func (s *session) networks(ctx context.Context, f ...filters.KeyValuePair) ([]network.Summary, error) {
+	nets, err := s.engine.Client().NetworkList(ctx, network.ListOptions{Filters: filters.NewArgs(f...)})
 	if err != nil {
 		return nil, fmt.Errorf("list networks: %w", err)
 	}

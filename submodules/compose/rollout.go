@@ -94,6 +94,9 @@ func (s *session) read(ctx context.Context, replaces func(dir string, all []cont
 		if err := s.checkNetworks(ctx, pl); err != nil {
 			return nil, err
 		}
+		if err := s.checkSubnets(ctx, pl); err != nil {
+			return nil, err
+		}
 	}
 	return pl, nil
 }

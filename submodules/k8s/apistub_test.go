@@ -101,7 +101,7 @@ func (a *apiStub) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		var kinds []any
 		for name, kind := range map[string]string{
 			"configmaps": "ConfigMap", "secrets": "Secret", "namespaces": "Namespace", "nodes": "Node", "serviceaccounts": "ServiceAccount",
-			"persistentvolumeclaims": "PersistentVolumeClaim", "pods": "Pod",
+			"persistentvolumeclaims": "PersistentVolumeClaim", "pods": "Pod", "services": "Service",
 		} {
 			kinds = append(kinds, map[string]any{"name": name, "kind": kind, "namespaced": kind != "Namespace" && kind != "Node", "verbs": []string{"get", "list", "patch", "delete"}})
 		}

@@ -112,6 +112,12 @@ func (s *session) prepare(ctx context.Context, req submodules.Request, strict bo
 		if err = s.checkNamespace(ctx, inv); err == nil {
 			err = s.checkOthers(ctx, r)
 		}
+		if err == nil {
+			err = s.checkSelectors(ctx, r)
+		}
+		if err == nil {
+			err = s.checkPorts(r)
+		}
 	}
 	return r, inv, shipped, err
 }

@@ -2,13 +2,16 @@
 // wrote them through their whole life: plain Compose or Kubernetes first, then as an
 // application.
 //
-//	go run ./testdata/publicfiles [-name-builds] DIRECTORY…
+//	go run ./testdata/publicfiles [-name-builds] [-check] DIRECTORY…
 //	go run ./testdata/publicfiles -node NODE DIRECTORY…
 //
 // Every directory below the given ones that has a Compose file is a project. Its images are
 // stand-ins (standin): a project is judged by its files, not by what its images do. With
 // -name-builds, services that are built get the name of an image; app-gen refuses them
 // otherwise, and so they say nothing more. It needs root, and what the tests need.
+//
+// With -check, a project is only read: by Compose, by app-gen, and by mender-app check. The
+// three are to agree.
 //
 // With -node, every directory below the given ones that has manifests is a set. NODE is the
 // directory of a node that runs (testdata/k8snode/up.sh node NODE). Its API server judges
@@ -35,9 +38,10 @@ import (
 
 func main() {
 	names := flag.Bool("name-builds", false, "name images for services that are built")
+	check := flag.Bool("check", false, "compare what Compose, app-gen and mender-app check say, and run nothing")
 	node := flag.String("node", "", "take sets of Kubernetes manifests, on the node in this directory")
 	flag.Parse()
-	work := func() error { return run(flag.Args(), *names) }
+	work := func() error { return run(flag.Args(), *names, *check) }
 	if *node != "" {
 		work = func() error { return runSets(*node, flag.Args()) }
 	}
@@ -110,7 +114,7 @@ type row struct {
 	wrong   []string
 }
 
-func run(dirs []string, names bool) (err error) {
+func run(dirs []string, names, check bool) (err error) {
 	if missing := machine.Missing(); missing != "" {
 		return fmt.Errorf("this machine has no %s (make setup)", missing)
 	}
@@ -123,6 +127,7 @@ func run(dirs []string, names bool) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, b.close()) }()
+	b.only = check
 	var rows []row
 	for i, p := range projects {
 		r, err := b.project(fmt.Sprintf("p%d", i+1), p)

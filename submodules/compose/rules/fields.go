@@ -133,9 +133,11 @@ var projectFields = fieldsOf{
 		"name":        {check: networkName},
 		"driver":      {check: networkDriver},
 		"driver_opts": {check: networkOptions},
-		"ipam": {of: free("driver", "options").with(fieldsOf{
-			"config": {of: free("gateway", "ip_range", "aux_addresses").with(fieldsOf{"subnet": {check: subnet}}), each: true},
-		})},
+		"ipam": {of: fieldsOf{
+			"driver":  {check: but(HostNetwork, "default")}, // another one is a plugin
+			"options": {check: needs(HostNetwork)},
+			"config":  {of: free("gateway", "ip_range", "aux_addresses").with(fieldsOf{"subnet": {check: subnet}}), each: true},
+		}},
 	}), each: true, kind: "network"},
 	"volumes": {of: free("name", "external", "labels").with(fieldsOf{
 		"driver":      {check: but(Trusted, "local")},

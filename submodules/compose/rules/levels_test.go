@@ -106,6 +106,8 @@ func TestLevels(t *testing.T) {
 		network(`"ipam": {"config": [{"subnet": "172.28.0.0/16"}, {"subnet": "192.0.2.0/25"}]}`):                         {HostNetwork, "network n has ipam.config.subnet: 192.0.2.0/25"},
 		network(`"ipam": {"config": [{"subnet": "172.0.0.0/8"}]}`):                                                       {HostNetwork, "subnet: 172.0.0.0/8"},
 		network(`"ipam": {"config": [{"subnet": "::/1"}]}`):                                                              {HostNetwork, "subnet: ::/1"},
+		network(`"ipam": {"driver": "dhcp"}`):                                                                            {HostNetwork, "network n has ipam.driver: dhcp"},
+		network(`"ipam": {"driver": "default", "options": {"a": "b"}}`):                                                  {HostNetwork, "network n has ipam.options"},
 		network(`"ipam": {"config": [{"subnet": "x"}]}`):                                                                 {HostNetwork, "subnet: x"},
 		network(`"ipam": {"config": [{"subnet": "172.28.0.0/16", "gateway": "172.28.0.1"}, {"subnet": "fd00:1::/64"}]}`): {Confined, ""},
 		network(`"driver": "macvlan"`):                                                                                   {HostNetwork, "network n has driver: macvlan"},
