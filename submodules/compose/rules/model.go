@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/distribution/reference"
+
 	"github.com/mender-app/mender-app/artifact/names"
 )
 
@@ -142,6 +144,11 @@ func (m *Model) Check(dir string, set Settings) error {
 		return refused("no service has a container: each has replicas: 0 or scale: 0; switch services off with services.disabled in a policy, or give one a container")
 	}
 	for _, name := range m.names() {
+		for _, c := range m.Services[name].Containers() {
+			if _, err := reference.ParseAnyReference(c.Image); c.Image != "" && err != nil {
+				return refused("service %s has the image %q, which is no image's name (%w): is a variable empty?", name, c.Image, err)
+			}
+		}
 		for _, v := range m.Services[name].Volumes {
 			rel, err := filepath.Rel(dir, v.Text("source"))
 			if v.Text("type") == "bind" && err == nil && strings.HasPrefix(rel, "~") {

@@ -31,10 +31,20 @@ func ownNamespace(w *walker, _ string, _ any) {
 	}
 }
 
-// service: an external address takes the traffic of a node to that address.
+// serviceFields: an external address takes the traffic of a node to that address, a load
+// balancer of the author's choice may do so, and an Ingress controller, which may be in the
+// network of the node, sends to an external name.
+var serviceFields = free(
+	"ports", "selector", "clusterIP", "clusterIPs", "type", "sessionAffinity", "sessionAffinityConfig", "ipFamilies", "ipFamilyPolicy",
+	"externalTrafficPolicy", "internalTrafficPolicy", "healthCheckNodePort", "publishNotReadyAddresses", "loadBalancerSourceRanges",
+	"allocateLoadBalancerNodePorts", "trafficDistribution",
+).with(fieldsOf{
+	"externalIPs": onNetwork, "loadBalancerIP": onNetwork, "loadBalancerClass": onNetwork, "externalName": onNetwork,
+})
+
 func service(w *walker, key string, v any) {
-	if spec, _ := v.(map[string]any); spec["externalIPs"] != nil {
-		w.need(level.HostNetwork, "%s.externalIPs", key)
+	if spec, ok := v.(map[string]any); ok {
+		w.object(serviceFields, key+".", spec)
 	}
 }
 
@@ -86,7 +96,7 @@ func (f fieldsOf) with(more fieldsOf) fieldsOf {
 	return f
 }
 
-var trusted = field{check: needs(level.Trusted)}
+var trusted, onNetwork = field{check: needs(level.Trusted)}, field{check: needs(level.HostNetwork)}
 
 var podFields = free(
 	"restartPolicy", "terminationGracePeriodSeconds", "activeDeadlineSeconds", "dnsPolicy", "nodeSelector", "automountServiceAccountToken",
@@ -94,12 +104,12 @@ var podFields = free(
 	"priority", "dnsConfig", "readinessGates", "enableServiceLinks", "preemptionPolicy", "overhead", "topologySpreadConstraints",
 	"setHostnameAsFQDN", "os", "hostUsers", "schedulingGates", "hostnameOverride",
 ).with(fieldsOf{
-	"hostNetwork":         {check: needs(level.HostNetwork)},
+	"hostNetwork":         onNetwork,
 	"hostPID":             trusted,
 	"hostIPC":             trusted,
 	"runtimeClassName":    trusted,
 	"resourceClaims":      trusted,
-	"priorityClassName":   {check: priority},
+	"priorityClassName":   trusted, // pods of others may have to go for it
 	"serviceAccountName":  {check: account},
 	"serviceAccount":      {check: account},
 	"resources":           {of: resourceFields},
@@ -121,7 +131,7 @@ var resourceFields = fieldsOf{"limits": {check: quantities}, "requests": {check:
 // asks are what the node itself asks in a probe or a hook, so a host is one that the node
 // reaches.
 func asks() fieldsOf {
-	host := fieldsOf{"host": {check: needs(level.HostNetwork)}}
+	host := fieldsOf{"host": onNetwork}
 	return fieldsOf{
 		"exec": {}, "httpGet": {of: free("path", "port", "scheme", "protocol", "httpHeaders").with(host)}, "tcpSocket": {of: free("port").with(host)},
 	}
@@ -181,12 +191,6 @@ func hostPath(w *walker, key string, v any) {
 func account(w *walker, key string, v any) {
 	if name, ok := v.(string); !ok || name != "default" && !w.accounts[cmp.Or(w.o.Namespace, w.namespace)+"/"+name] {
 		w.need(level.Trusted, "%s: %v, which the release does not bring", key, v)
-	}
-}
-
-func priority(w *walker, key string, v any) {
-	if name, ok := v.(string); !ok || strings.HasPrefix(name, "system-") {
-		w.need(level.Trusted, "%s: %v", key, v)
 	}
 }
 

@@ -61,6 +61,9 @@ func TestFields(t *testing.T) {
 
 	missing = nil
 	walk("", reflect.TypeFor[corev1.PersistentVolumeClaimSpec](), claimFields)
+	for key := range serviceFields {
+		require.Contains(t, walk("", reflect.TypeFor[corev1.ServiceSpec](), serviceFields), key)
+	}
 	require.Empty(t, missing)
 }
 
@@ -96,11 +99,16 @@ func TestNeeds(t *testing.T) {
 		container("volumeDevices: [{name: v, devicePath: /dev/x}]"):                            {level.Trusted, "spec.containers.volumeDevices"},
 		container("volumeMounts: [{name: v, mountPath: /x, mountPropagation: Bidirectional}]"): {level.Trusted, "spec.containers.volumeMounts.mountPropagation: Bidirectional"},
 		container("livenessProbe: {httpGet: {port: 80, host: 169.254.169.254}}"):               {level.HostNetwork, "spec.containers.livenessProbe.httpGet.host: 169.254.169.254"},
-		object("apps/v1", "Deployment", "spec: {template: {metadata: {annotations: {checksum/config: a, prometheus.io/scrape: 'true'}}, spec: {containers: []}}}"):           {level.Confined, ""},
-		object("apps/v1", "Deployment", "spec: {template: {metadata: {annotations: {io.katacontainers.config: a}}, spec: {containers: []}}}"):                                {level.Trusted, "annotations of its pods: io.katacontainers.config"},
-		object("apps/v1", "DaemonSet", "spec: {template: {spec: {hostPID: true}}}"):                                                                                          {level.Trusted, "spec.template.spec.hostPID"},
-		object("batch/v1", "CronJob", "spec: {jobTemplate: {spec: {template: {spec: {hostIPC: true}}}}}"):                                                                    {level.Trusted, "spec.jobTemplate.spec.template.spec.hostIPC"},
-		object("v1", "Service", "spec: {externalIPs: [192.0.2.1]}"):                                                                                                          {level.HostNetwork, "spec.externalIPs"},
+		object("apps/v1", "Deployment", "spec: {template: {metadata: {annotations: {checksum/config: a, prometheus.io/scrape: 'true'}}, spec: {containers: []}}}"): {level.Confined, ""},
+		object("apps/v1", "Deployment", "spec: {template: {metadata: {annotations: {io.katacontainers.config: a}}, spec: {containers: []}}}"):                      {level.Trusted, "annotations of its pods: io.katacontainers.config"},
+		object("apps/v1", "DaemonSet", "spec: {template: {spec: {hostPID: true}}}"):                                                                                {level.Trusted, "spec.template.spec.hostPID"},
+		object("batch/v1", "CronJob", "spec: {jobTemplate: {spec: {template: {spec: {hostIPC: true}}}}}"):                                                          {level.Trusted, "spec.jobTemplate.spec.template.spec.hostIPC"},
+		object("v1", "Service", "spec: {externalIPs: [192.0.2.1]}"):                                                                                                {level.HostNetwork, "spec.externalIPs"},
+		object("v1", "Service", "spec: {type: LoadBalancer, loadBalancerClass: other.example/lb}"):                                                                 {level.HostNetwork, "spec.loadBalancerClass: other.example/lb"},
+		object("v1", "Service", "spec: {type: LoadBalancer, loadBalancerIP: 192.0.2.1}"):                                                                           {level.HostNetwork, "spec.loadBalancerIP: 192.0.2.1"},
+		object("v1", "Service", "spec: {type: ExternalName, externalName: localhost}"):                                                                             {level.HostNetwork, "spec.externalName: localhost"},
+		object("v1", "Service", "spec: {tomorrow: x}"):                                                                                                             {level.Trusted, "spec.tomorrow, which this version of mender-app has not decided about"},
+		pod("priorityClassName: high"): {level.Trusted, "spec.priorityClassName: high"},
 		object("v1", "Service", "spec: {type: NodePort, ports: [{port: 80, nodePort: 30080}]}"):                                                                              {level.Confined, ""},
 		object("v1", "PersistentVolumeClaim", "spec: {volumeName: others}"):                                                                                                  {level.Trusted, "spec.volumeName: others"},
 		object("v1", "PersistentVolumeClaim", "spec: {accessModes: [ReadWriteOnce], storageClassName: fast, volumeMode: Filesystem, resources: {requests: {storage: 1Gi}}}"): {level.Confined, ""},
