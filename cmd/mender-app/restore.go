@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -336,7 +337,7 @@ func (from *restoring) install(ctx context.Context, reader *mender.Reader, s *ba
 		if err := r.End(); err != nil { // it is what was verified
 			return err
 		}
-		return e.Restore(ctx, s.Application, func(a *store.App) error { return putBack(a, r, s) })
+		return e.Restore(ctx, s.Application, func(a *store.App) error { return putBack(a, r, s, e.Log) })
 	}
 	if err := c.Install(ctx, reader); err != nil {
 		return err
@@ -372,7 +373,7 @@ func (from *restoring) setHistory(ctx context.Context, s *backup.Settings) error
 }
 
 // putBack gives an application that is loaded what an operator had set, and its data.
-func putBack(a *store.App, r *backup.Reader, s *backup.Settings) error {
+func putBack(a *store.App, r *backup.Reader, s *backup.Settings, log *slog.Logger) error {
 	id := a.Deployment.To
 	for name, on := range s.Services {
 		if a.Services == nil {
@@ -399,8 +400,12 @@ func putBack(a *store.App, r *backup.Reader, s *backup.Settings) error {
 			return err
 		}
 		defer root.Close()
-		if err := backup.ReadTree(r, root, len(places)); err != nil {
+		weakened, err := backup.ReadTree(r, root, s.Places)
+		if err != nil {
 			return err
+		}
+		if weakened > 0 {
+			log.Warn("files of the data have no setuid, setgid and capabilities any more, because every user of the device may run them", "app", s.Application, "files", weakened)
 		}
 		return r.End()
 	})

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"io"
 	"os"
 	"path/filepath"
@@ -233,13 +234,15 @@ func TestHostileTrees(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := archive(t, parts...)
-			require.ErrorIs(t, ReadTree(strings.NewReader(text), nil, 1), ErrFormat)
+			_, err := ReadTree(strings.NewReader(text), nil, volume)
+			require.ErrorIs(t, err, ErrFormat)
 			outside := t.TempDir()
 			require.NoError(t, os.Mkdir(filepath.Join(outside, "in"), 0o700))
 			root, err := os.OpenRoot(filepath.Join(outside, "in"))
 			require.NoError(t, err)
 			defer root.Close()
-			require.ErrorIs(t, ReadTree(strings.NewReader(text), root, 1), ErrFormat)
+			_, err = ReadTree(strings.NewReader(text), root, volume)
+			require.ErrorIs(t, err, ErrFormat)
 			left, err := os.ReadDir(outside)
 			require.NoError(t, err)
 			require.Len(t, left, 1)
@@ -250,7 +253,58 @@ func TestHostileTrees(t *testing.T) {
 	root, err := os.OpenRoot(t.TempDir())
 	require.NoError(t, err)
 	defer root.Close()
-	require.Error(t, ReadTree(strings.NewReader(text), root, 1))
+	_, err = ReadTree(strings.NewReader(text), root, volume)
+	require.Error(t, err)
+}
+
+// volume is where the data of most tests is.
+var volume = []Place{{Volume: "data"}}
+
+// A backup brings no program that makes its caller somebody else into a directory that every
+// user of the device may enter, and no link from a place to another one.
+func TestRightsOfPrograms(t *testing.T) {
+	program := func(name string, mode int64, capabilities string) part {
+		p := file(name, "program")
+		p.Mode = mode
+		if capabilities != "" {
+			p.Format, p.PAXRecords = tar.FormatPAX, map[string]string{capability: capabilities}
+		}
+		return p
+	}
+	public := dir("0/share/")
+	public.Mode = 0o2775
+	const netRaw = "\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
+	text := archive(t, dir("0/"), program("0/capable", 0o755, netRaw), program("0/plain", 0o751, ""), program("0/setgid", 0o2755, ""), program("0/setuid", 0o4755, ""), public)
+	for _, c := range []struct {
+		place    Place
+		weakened int
+		modes    map[string]os.FileMode
+	}{
+		{Place{Dir: "/var/lib/shop"}, 3, map[string]os.FileMode{"capable": 0o755, "plain": 0o751, "setgid": 0o755, "setuid": 0o755, "share": os.ModeDir | os.ModeSetgid | 0o775}},
+		{Place{Volume: "data"}, 0, map[string]os.FileMode{"capable": 0o755, "plain": 0o751, "setgid": os.ModeSetgid | 0o755, "setuid": os.ModeSetuid | 0o755, "share": os.ModeDir | os.ModeSetgid | 0o775}},
+	} {
+		to := t.TempDir()
+		root, err := os.OpenRoot(to)
+		require.NoError(t, err)
+		defer root.Close()
+		weakened, err := ReadTree(strings.NewReader(text), root, []Place{c.place})
+		if errors.Is(err, unix.EPERM) && os.Getuid() != 0 {
+			t.Skip("needs root, to give programs rights")
+		}
+		require.NoError(t, err)
+		require.Equal(t, c.weakened, weakened)
+		for name, mode := range c.modes {
+			st, err := os.Lstat(filepath.Join(to, "0", name))
+			require.NoError(t, err)
+			require.Equal(t, mode, st.Mode(), name)
+		}
+		_, err = unix.Lgetxattr(filepath.Join(to, "0", "capable"), "security.capability", make([]byte, 64))
+		require.Equal(t, c.weakened > 0, errors.Is(err, unix.ENODATA), "capabilities")
+	}
+	link := part{Header: tar.Header{Typeflag: tar.TypeLink, Name: "1/a", Linkname: "0/setuid"}}
+	_, err := ReadTree(strings.NewReader(archive(t, dir("0/"), program("0/setuid", 0o4755, ""), dir("1/"), link)), nil, []Place{{Volume: "data"}, {Dir: "/var/lib/shop"}})
+	require.ErrorIs(t, err, ErrFormat)
+	require.ErrorContains(t, err, `a link to "0/setuid"`)
 }
 
 // TestTree: what is written comes back with everything that it had.
@@ -283,12 +337,15 @@ func TestTree(t *testing.T) {
 	size, err := TreeSize(from, 1<<30)
 	require.NoError(t, err)
 	require.EqualValues(t, out.Len(), size)
-	require.NoError(t, ReadTree(bytes.NewReader(out.Bytes()), nil, 1))
+	_, err = ReadTree(bytes.NewReader(out.Bytes()), nil, volume)
+	require.NoError(t, err)
 	to := t.TempDir()
 	root, err := os.OpenRoot(to)
 	require.NoError(t, err)
 	defer root.Close()
-	require.NoError(t, ReadTree(bytes.NewReader(out.Bytes()), root, 1))
+	weakened, err := ReadTree(bytes.NewReader(out.Bytes()), root, volume)
+	require.NoError(t, err)
+	require.Zero(t, weakened, "nobody but the engine enters a volume")
 	for _, name := range []string{"", "sub", "sub/deep", "sub/file", "sub.first", "same", "link", "pipe", "socket", "sparse"} {
 		var a, b unix.Stat_t
 		require.NoError(t, unix.Lstat(in(name), &a))
@@ -363,7 +420,7 @@ func FuzzReadTree(f *testing.F) {
 		root, err := os.OpenRoot(filepath.Join(outside, "in"))
 		require.NoError(t, err)
 		defer root.Close()
-		_ = ReadTree(bytes.NewReader(text), root, 1)
+		_, _ = ReadTree(bytes.NewReader(text), root, volume)
 		left, err := os.ReadDir(outside)
 		require.NoError(t, err)
 		require.Len(t, left, 1)

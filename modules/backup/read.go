@@ -240,7 +240,7 @@ func Verify(in io.Reader) (*Contents, error) {
 			h, err = checkArtifact(r, &s)
 			c.Headers = append(c.Headers, h)
 		case part == NameData:
-			err = ReadTree(r, nil, len(s.Places))
+			_, err = ReadTree(r, nil, s.Places)
 		}
 		if err != nil {
 			return nil, err

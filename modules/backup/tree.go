@@ -177,26 +177,43 @@ func attributes(h *tar.Header, file string) error {
 // maxXattr is the kernel's bound of a value, and of all names.
 const maxXattr = 64 << 10
 
-// ReadTree reads the output of WriteTree, with the directories 0 to places-1 at the top,
-// into root. If root is nil, it only checks the names. It makes nothing durable.
-func ReadTree(in io.Reader, root *os.Root, places int) error {
+// ReadTree reads the output of WriteTree, with a directory for each place at the top, named by
+// its index, into root. If root is nil, it only checks the names. It makes nothing durable.
+//
+// A file for a directory of the device, where every user may run it, does not get what gives
+// a program the rights of its owner: setuid, setgid and capabilities. weakened is how many
+// files had any.
+func ReadTree(in io.Reader, root *os.Root, places []Place) (weakened int, err error) {
 	r := &treeReader{root: root, places: places, last: []string{""}}
 	tr := tar.NewReader(in)
 	for {
 		h, err := tr.Next()
 		if errors.Is(err, io.EOF) {
-			if r.tops != places {
-				return bad("data of %d places instead of %d", r.tops, places)
+			if r.tops != len(places) {
+				return 0, bad("data of %d places instead of %d", r.tops, len(places))
 			}
-			return r.leave("")
+			return r.weakened, r.leave("")
 		}
 		if err != nil {
-			return readError(err)
+			return 0, readError(err)
 		}
 		if err := r.entry(h, tr); err != nil {
-			return err
+			return 0, err
 		}
 	}
+}
+
+// capability is the attribute with the capabilities of a program.
+const capability = xattr + "security.capability"
+
+// weaken takes the rights of a program from a file.
+func (r *treeReader) weaken(h *tar.Header) {
+	const rights = unix.S_ISUID | unix.S_ISGID
+	if h.Mode&rights != 0 || h.PAXRecords[capability] != "" {
+		r.weakened++
+	}
+	h.Mode &^= rights
+	delete(h.PAXRecords, capability)
 }
 
 // maxDepth bounds how deep directories may be nested.
@@ -204,10 +221,12 @@ const maxDepth = 1000
 
 type treeReader struct {
 	root   *os.Root
-	places int
+	places []Place
 	tops   int           // how many places there were
 	open   []*tar.Header // the directories that may hold the next entry, the top one first
 	last   []string      // the names of the last entries at the top and in each of them
+
+	weakened int
 }
 
 func (r *treeReader) entry(h *tar.Header, content io.Reader) error {
@@ -228,16 +247,20 @@ func (r *treeReader) entry(h *tar.Header, content io.Reader) error {
 	}
 	if dir == "." {
 		r.tops++
-		if i, err := strconv.Atoi(name); err != nil || i < 0 || i >= r.places || strconv.Itoa(i) != name || h.Typeflag != tar.TypeDir {
+		if i, err := strconv.Atoi(name); err != nil || i < 0 || i >= len(r.places) || strconv.Itoa(i) != name || h.Typeflag != tar.TypeDir {
 			return bad("data has %q at its top", name)
 		}
 	} else if n := len(r.open); n == 0 || strings.TrimSuffix(r.open[n-1].Name, "/") != dir {
 		return bad("data has %q without its directory", name)
 	}
 	if h.Typeflag == tar.TypeLink {
-		if target := h.Linkname; target != path.Clean(target) || !filepath.IsLocal(target) {
+		place, _, _ := strings.Cut(name, "/")
+		if target := h.Linkname; target != path.Clean(target) || !strings.HasPrefix(target, place+"/") {
 			return bad("data has a link to %q", target)
 		}
+	}
+	if r.places[r.tops-1].Dir != "" && h.Typeflag == tar.TypeReg {
+		r.weaken(h)
 	}
 	if err := r.make(h, name, content); err != nil {
 		return err
