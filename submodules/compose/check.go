@@ -236,17 +236,30 @@ func (s service) shares(other string) bool {
 	})
 }
 
-// definitions are the services as Compose prints them, by name, wherever the manifests
-// are.
+// definitions are what Compose compares of the services, by name, wherever the manifests
+// are: not how images are made or pulled, and not the number of containers (docker/compose,
+// pkg/compose/hash.go).
 func (p *project) definitions() (map[string][]byte, error) {
 	var printed struct {
-		Services map[string]json.RawMessage `json:"services"`
+		Services map[string]map[string]json.RawMessage `json:"services"`
 	}
 	if err := json.Unmarshal(p.text, &printed); err != nil {
 		return nil, fmt.Errorf("docker compose config: %w", err)
 	}
 	out := map[string][]byte{}
-	for name, definition := range printed.Services {
+	for name, service := range printed.Services {
+		for _, key := range []string{"build", "pull_policy", "scale"} {
+			delete(service, key)
+		}
+		var deploy map[string]json.RawMessage
+		if json.Unmarshal(service["deploy"], &deploy) == nil && deploy != nil {
+			delete(deploy, "replicas")
+			service["deploy"], _ = json.Marshal(deploy) // what was read can be written
+		}
+		definition, err := json.Marshal(service)
+		if err != nil {
+			return nil, fmt.Errorf("docker compose config: %w", err)
+		}
 		out[name] = bytes.ReplaceAll(definition, []byte(p.dir), []byte("{manifests}"))
 	}
 	return out, nil

@@ -67,6 +67,30 @@ func TestCheck(t *testing.T) {
 	require.Empty(t, now["old"])
 }
 
+// How an image is made and pulled is not compared, wherever its context is: Compose makes no
+// container again for it.
+func TestCheckOfBuilds(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	v1 := b.load("1")
+	rollout := func(id, more string) {
+		t.Helper()
+		require.NoError(t, b.mod.Rollout(t.Context(), submodules.Request{App: b.app, Dir: b.release(id, compose(b.app, more)), Components: []submodules.Component{v1}}))
+	}
+	rollout("1", "    build: ..\n    pull_policy: never\n")
+	before := b.ids()
+	for i, more := range []string{
+		"    build: ..\n    pull_policy: never\n", "    build: ../..\n", "    build: {context: ., args: {A: b}}\n    pull_policy: missing\n", "",
+	} {
+		id := fmt.Sprint(i + 2)
+		got, err := b.mod.Check(t.Context(), submodules.Request{App: b.app, Dir: b.release(id, compose(b.app, more)), Components: []submodules.Component{v1}})
+		require.NoError(t, err)
+		require.Equal(t, []string{"web"}, got.Keeps, more)
+		rollout(id, more)
+		require.Equal(t, before, b.ids(), more)
+	}
+}
+
 // CHECK knows what Compose restarts or makes again with a service that changes: it asks
 // which Compose the device has.
 func TestCheckOfDependents(t *testing.T) {
