@@ -72,6 +72,7 @@ type service struct {
 	DependsOn     map[string]dependency `json:"depends_on"`
 
 	CPUSet string `json:"cpuset"` // the processors that it runs on; "" for all
+	limits
 
 	off      bool // it is switched off
 	reserved bool // it runs on processors that the device reserves

@@ -17,6 +17,7 @@ import (
 	"github.com/docker/docker/api/types/network"
 	"github.com/docker/docker/api/types/volume"
 
+	"github.com/mender-app/mender-app/submodules"
 	"github.com/mender-app/mender-app/submodules/imagestore/docker"
 )
 
@@ -386,7 +387,7 @@ func (s *session) checkNames(ctx context.Context, pl *plan) error {
 	if !s.mustStart {
 		for _, taken := range s.takenNames(pl, pl.everything) {
 			called := name(taken.by)
-			return fmt.Errorf("service %s needs the name %s, which a container has that is not this application's: remove it (docker rm --force %s) or give it another name (docker rename %s NAME)", taken.service, called, called, called)
+			return submodules.Mark(fmt.Errorf("service %s needs the name %s, which a container has that is not this application's: remove it (docker rm --force %s) or give it another name (docker rename %s NAME)", taken.service, called, called, called), submodules.ErrRequirement)
 		}
 		if err := s.checkPorts(pl); err != nil {
 			return err
@@ -601,6 +602,9 @@ func (s *session) incomplete(ctx context.Context, pl *plan, succeeded bool) (ser
 		lost := inv.lost(c)
 		if lost == "" && succeeded && c.State.Running {
 			lost = cmp.Or(pl.disconnected(name, c, podman), s.otherImage(ctx, pl.model, c))
+		}
+		if lost == "" && succeeded && !podman { // which reports limits in its own way
+			lost = pl.unlimited(name, c)
 		}
 		if lost != "" {
 			s.req.Logf("container %s cannot stay: %s", strings.TrimPrefix(c.Name, "/"), lost)

@@ -34,6 +34,7 @@ func (b *bench) lossy(version string) map[string]string {
     image: APP:1
     command: [need, /data/here, VERSION]
     restart: always
+    deploy: {resources: {limits: {cpus: "0.29", memory: 64m, pids: 50}}}
     stop_grace_period: 1s
     volumes: ["data:/data"]
     depends_on: {side: {condition: service_healthy}}
@@ -158,6 +159,13 @@ var whatIsLost = map[string]func(b *bench){
 	"no restart policy": func(b *bench) {
 		b.docker("update", "--restart", "no", b.one("web").ID)
 		b.docker("update", "--restart", "on-failure:3", b.one("side").ID)
+	},
+	"other limits": func(b *bench) {
+		b.docker("update", "--memory", "128m", "--memory-swap", "256m", "--cpus", "0.7", "--pids-limit", "60", b.one("web").ID)
+	},
+	"limits that it had not": func(b *bench) {
+		b.docker("update", "--memory", "128m", "--memory-swap", "256m", "--cpus", "0.7", "--cpuset-cpus", "0", b.one("side").ID)
+		b.docker("update", "--memory-reservation", "32m", "--cpu-shares", "512", b.one("web").ID)
 	},
 	"names changed for each other": func(b *bench) {
 		web, side := b.one("web"), b.one("side")
@@ -288,6 +296,14 @@ func (b *bench) runs(version string) {
 		if service != "peer" {
 			require.Equal(b, "always", string(c.HostConfig.RestartPolicy.Name))
 		}
+		has := c.HostConfig.Resources
+		limits := []any{has.Memory, has.NanoCPUs / 1e6, has.MemoryReservation, has.CPUShares, has.CpusetCpus}
+		if service == "web" {
+			require.Equal(b, []any{int64(64 << 20), int64(290), int64(0), int64(0), ""}, limits)
+			require.Equal(b, int64(50), *has.PidsLimit)
+		} else {
+			require.Equal(b, []any{int64(0), int64(0), int64(0), int64(0), ""}, limits, service)
+		}
 		if service == "peer" {
 			require.Equal(b, "container:"+b.one("side").ID, string(c.HostConfig.NetworkMode))
 		}
@@ -335,7 +351,7 @@ func TestPutsRightWhatIsLost(t *testing.T) {
 			b.release("2", nil)
 			require.NoError(t, b.mod.Rollout(t.Context(), req), "an update")
 			b.runs("two")
-			if name == "nothing" || name == "paused" || name == "renamed" || strings.HasPrefix(name, "tags") || name == "stopped" || name == "killed" || name == "no restart policy" {
+			if name == "nothing" || name == "paused" || name == "renamed" || strings.HasPrefix(name, "tags") || name == "stopped" || name == "killed" || name == "no restart policy" || name == "other limits" {
 				require.Equal(t, side, b.one("side").ID, "it need not be made again")
 			}
 			if strings.Contains(name, "network") {

@@ -30,6 +30,7 @@ type plan struct {
 	volumes    []string            // volumes that stay although the release says otherwise
 	schedules  map[string]schedule // of the services that have a health check
 	unnamed    map[string][]string // where services get volumes without a name
+	relimited  map[string]bool     // services whose containers were made again for their limits
 	asked      asked               // what Compose asked the engine for, and does not know of
 	waits      string              // a file of Compose for services that jobs no longer hold up; "" for none
 }
@@ -56,7 +57,7 @@ func (s *session) read(ctx context.Context, replaces func(dir string, all []cont
 		return nil, err
 	}
 	all := slices.DeleteFunc(slices.Clone(everything), func(c container.Summary) bool { return c.Labels[labelProject] == "" })
-	pl := &plan{compose: c, existing: replaces(dir, all), everything: everything, asked: asked{}}
+	pl := &plan{compose: c, existing: replaces(dir, all), everything: everything, asked: asked{}, relimited: map[string]bool{}}
 	pl.project, err = s.readProject(ctx, c, dir, runsAs(pl.existing), !s.back)
 	if err != nil && s.back && len(s.req.Overrides) > 0 && ctx.Err() == nil {
 		// No other release could run instead.
@@ -229,7 +230,7 @@ func (s *session) pin(ctx context.Context, pl *plan) error {
 		}
 		img, err := s.engine.Find(ctx, s.req.App, id, comp.URL)
 		if errors.Is(err, submodules.ErrNotFound) {
-			return submodules.Mark(fmt.Errorf("image %s (config %s) is not there: install an artifact that contains it, or LOAD it", comp.URL, comp.Digest), submodules.ErrNotFound)
+			return submodules.Mark(fmt.Errorf("image %s (config %s) is not there: install an artifact that contains it (mender-app install FILE), or LOAD it", comp.URL, comp.Digest), submodules.ErrNotFound)
 		}
 		if err != nil {
 			return err
@@ -477,6 +478,9 @@ func (s *session) bringUp(ctx context.Context, pl *plan, before map[string]bygon
 		return err
 	}
 	if err := s.resetPolicies(ctx, pl.project); err != nil {
+		return err
+	}
+	if err := s.resetLimits(ctx, pl.project); err != nil {
 		return err
 	}
 	if err := s.verify(ctx, pl); err != nil {

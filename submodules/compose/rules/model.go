@@ -34,6 +34,7 @@ type Service struct {
 	Deploy     *struct {
 		Replicas      *int            `json:"replicas"`
 		RestartPolicy json.RawMessage `json:"restart_policy"`
+		Resources     json.RawMessage `json:"resources"`
 	} `json:"deploy"`
 	Provider    json.RawMessage `json:"provider"`
 	Models      json.RawMessage `json:"models"`
