@@ -3,6 +3,7 @@ package compose
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -31,6 +32,7 @@ import (
 type others struct {
 	s        *session
 	claims   map[string]string // their projects, with the application
+	called   map[string]string // the names of their containers, with the application
 	places   []place
 	volumes  []volume.Volume
 	all      []container.Summary
@@ -81,7 +83,7 @@ func (s *session) findOthers(ctx context.Context, pl *plan) (*others, error) {
 			o.owned[c.ID] = app
 		}
 	}
-	o.claims = s.claims(pl.dir, pl.everything)
+	o.claims, o.called = s.claims(pl.dir, pl.everything)
 	list, err := s.engine.Client().VolumeList(ctx, volume.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("list volumes: %w", err)
@@ -136,14 +138,15 @@ func (s *session) storeOf(dir string) string {
 	return store
 }
 
-// claims are the projects of other applications: those of their containers, and those that
-// the manifests in the store name, because an application without containers has volumes
-// all the same.
-func (s *session) claims(dir string, all []container.Summary) map[string]string {
-	claims := map[string]string{}
+// claims are the projects of other applications, and the names of their containers: those
+// of their containers, and those that the manifests in the store name, because an
+// application without containers has volumes all the same, and will need the names.
+func (s *session) claims(dir string, all []container.Summary) (claims, called map[string]string) {
+	claims, called = map[string]string{}, map[string]string{}
 	for _, c := range all {
 		if app, ok := s.owner(c); ok && app != s.req.App {
 			claims[c.Labels[labelProject]] = app
+			called[name(c)] = app
 		}
 	}
 	// The shell module ran all applications as one project, which they keep.
@@ -160,12 +163,16 @@ func (s *session) claims(dir string, all []container.Summary) map[string]string 
 		}
 		dirs, _ := filepath.Glob(filepath.Join(store, e.Name(), "releases", "*", "manifests"))
 		for _, at := range append(dirs, filepath.Join(store, e.Name(), "manifests")) {
-			if p := projectOf(e.Name(), at); p != "" {
+			p, names := projectOf(e.Name(), at)
+			if p != "" {
 				claims[p] = e.Name()
+			}
+			for _, n := range names {
+				called[n] = e.Name()
 			}
 		}
 	}
-	return claims
+	return claims, called
 }
 
 // checkProject refuses a project of another application.
@@ -174,7 +181,8 @@ func (s *session) checkProject(ctx context.Context, p *project) error {
 	if err != nil {
 		return err
 	}
-	o := &others{s: s, claims: s.claims(p.dir, all)}
+	o := &others{s: s}
+	o.claims, _ = s.claims(p.dir, all)
 	if o.checkProject(p.name); len(o.problems) > 0 {
 		return invalid("%s", o.problems[0])
 	}
@@ -182,30 +190,50 @@ func (s *session) checkProject(ctx context.Context, p *project) error {
 }
 
 // projectOf is the name of the project in a directory of manifests, "" if it has no Compose
-// files.
-func projectOf(app, dir string) string {
+// files, with the names that its services give to containers or get by Compose for their
+// first one.
+func projectOf(app, dir string) (project string, containers []string) {
 	files, err := rules.FindFiles(dir)
 	if err != nil {
-		return ""
+		return "", nil
 	}
 	env, _ := rules.Variables(dir)
-	name := env["COMPOSE_PROJECT_NAME"]
+	project = env["COMPOSE_PROJECT_NAME"]
+	expand := func(text string) string {
+		text, err := template.Substitute(text, func(k string) (string, bool) { v, ok := env[k]; return v, ok })
+		if err != nil {
+			return ""
+		}
+		return text
+	}
+	services := map[string]string{} // the names that they give to their containers
 	for _, f := range files {
 		text, err := rules.ReadFile(f)
-		if err != nil || env["COMPOSE_PROJECT_NAME"] != "" {
+		if err != nil {
 			continue
 		}
 		var head struct {
-			Name string `yaml:"name"`
+			Name     string `yaml:"name"`
+			Services map[string]struct {
+				ContainerName string `yaml:"container_name"`
+			} `yaml:"services"`
 		}
-		if yaml.Unmarshal(text, &head) != nil || head.Name == "" {
+		// The rest of a file counts where a part of it is not as it should be.
+		if err := yaml.Unmarshal(text, &head); err != nil && !errors.As(err, new(*yaml.TypeError)) {
 			continue
 		}
-		if n, err := template.Substitute(head.Name, func(k string) (string, bool) { v, ok := env[k]; return v, ok }); err == nil && n != "" {
-			name = n
+		if n := expand(head.Name); n != "" && env["COMPOSE_PROJECT_NAME"] == "" {
+			project = n
+		}
+		for svc, says := range head.Services {
+			services[svc] = cmp.Or(expand(says.ContainerName), services[svc])
 		}
 	}
-	return cmp.Or(name, rules.ProjectName(app))
+	project = cmp.Or(project, rules.ProjectName(app))
+	for svc, called := range services {
+		containers = append(containers, cmp.Or(called, project+"-"+svc+"-1"))
+	}
+	return project, containers
 }
 
 // refuse notes a use of something that is another application's. app is "" for what belongs
@@ -270,6 +298,7 @@ func (o *others) check(ctx context.Context, pl *plan) error {
 				return err
 			}
 		}
+		o.checkNames(pl, name)
 	}
 	for _, objects := range []map[string]fileObject{pl.model.Configs, pl.model.Secrets} {
 		for _, key := range slices.Sorted(maps.Keys(objects)) {
@@ -317,6 +346,15 @@ func (o *others) service(ctx context.Context, pl *plan, name string, svc rules.S
 func (o *others) checkProject(name string) {
 	if app := o.owner(name); app != "" {
 		o.refuse(app, "the project %s, with its volumes and networks, is that of application %s: give the compose files another name:", name, app)
+	}
+}
+
+// checkNames refuses a name of a container that is another application's: only one can have it.
+func (o *others) checkNames(pl *plan, service string) {
+	for _, n := range pl.model.Services[service].containerNames(pl.name, service) {
+		if app := o.called[n]; app != "" {
+			o.problems = append(o.problems, fmt.Sprintf("service %s needs a container with the name %s, which is one of application %s: give it another container_name:", service, n, app))
+		}
 	}
 }
 

@@ -173,6 +173,36 @@ func TestOthers(t *testing.T) {
 	require.NoError(t, err, "PURGE leaves what is another application's")
 }
 
+// The name of a container is one application's: another one that wants it is refused by CHECK,
+// also while the first one has no containers, and whoever says the name in the files.
+func TestNameOfAnotherApplication(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	v1 := b.load("1")
+	kiosk := b.app + "kiosk"
+	other, its := b.neighbour(kiosk, "1")
+	files := compose(kiosk, "    container_name: ${OWN}\n"+serviceText("stock", kiosk+":1"))
+	files[".env"] = "OWN=" + b.app + "-web-1\n"
+	its.Dir = other.release("2", files)
+	require.NoError(t, b.mod.Rollout(t.Context(), its))
+	for _, containers := range []string{"running", "gone"} {
+		if containers == "gone" {
+			require.NoError(t, b.mod.Stop(t.Context(), submodules.StopRequest{Request: its, Remove: true}))
+		}
+		for name, more := range map[string]string{b.app + "-web-1": "", kiosk + "-stock-1": "    container_name: " + kiosk + "-stock-1\n"} {
+			req := submodules.Request{App: b.app, Components: []submodules.Component{v1}, Dir: b.release("1", compose(b.app, more))}
+			_, err := b.mod.Check(t.Context(), req)
+			require.ErrorIs(t, err, submodules.ErrContent, containers)
+			require.ErrorContains(t, err, "a container with the name "+name+", which is one of application "+kiosk, containers)
+			require.ErrorIs(t, b.mod.Rollout(t.Context(), req), submodules.ErrContent)
+			require.Empty(t, b.ids())
+		}
+		req := submodules.Request{App: b.app, Components: []submodules.Component{v1}, Dir: b.release("1", compose(b.app, "    container_name: "+b.app+"-own\n"))}
+		_, err := b.mod.Check(t.Context(), req)
+		require.NoError(t, err)
+	}
+}
+
 // What an earlier version installed starts again, with a warning.
 func TestOthersStart(t *testing.T) {
 	t.Parallel()

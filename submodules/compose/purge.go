@@ -242,7 +242,8 @@ func (s *session) shared(dir string, all []container.Summary, mine map[string]bo
 			shared[c.Labels[labelProject]] = true
 		}
 	}
-	for p := range s.claims(dir, all) {
+	claims, _ := s.claims(dir, all)
+	for p := range claims {
 		shared[p] = true
 	}
 	return shared
