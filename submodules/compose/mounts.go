@@ -130,8 +130,15 @@ func (c *copies) path(source string) (string, error) {
 		return "", err
 	}
 	to := filepath.Join(c.base, name)
-	if _, err := os.Lstat(to); err == nil {
+	there, err := isThere(real, filepath.Join(to, rel))
+	if err != nil {
+		return "", err
+	}
+	if there {
 		return filepath.Join(to, rel), nil
+	}
+	if err := durable.RemoveAll(to); err != nil { // what it had is lost
+		return "", err
 	}
 	if err := c.make(); err != nil {
 		return "", err
@@ -170,6 +177,17 @@ func (c *copies) path(source string) (string, error) {
 		return "", err
 	}
 	return filepath.Join(to, rel), durable.Rename(tmp, to)
+}
+
+// isThere reports whether a copy has what it is of. The engine makes a directory where the
+// source of a mount is missing.
+func isThere(source, copied string) (bool, error) {
+	was, err := os.Stat(source)
+	if err != nil {
+		return false, err
+	}
+	is, err := os.Stat(copied)
+	return err == nil && is.IsDir() == was.IsDir(), nil
 }
 
 // make creates the directory of the copies. Other users who may pass through it see no
