@@ -284,7 +284,7 @@ func (c Client) Status(ctx context.Context, r Request) (Status, error) {
 
 // Statuses asks about several applications in one call (feature statuses/1), and calls
 // each with a status as soon as the sub-module reports it. r applies to all of them; its
-// App and Components are ignored. An application without a status is left out: asking
+// App is ignored, and each of its Components names its application. An application without a status is left out: asking
 // about it alone returns its error.
 func (c Client) Statuses(ctx context.Context, r Request, apps []string, each func(app string, s Status)) error {
 	if len(apps) > MaxApps {
@@ -297,7 +297,7 @@ func (c Client) Statuses(ctx context.Context, r Request, apps []string, each fun
 	for _, app := range apps {
 		wanted[app] = true
 	}
-	r.App, r.Components = apps[0], nil
+	r.App = apps[0]
 	return c.stream(ctx, VerbStatus, &statusRequest{r, apps[1:]}, maxStatusLine, func(text []byte) error {
 		var s appStatus
 		if json.Unmarshal(text, &s) != nil {

@@ -31,9 +31,15 @@ const maxStatusLine = 1 << 20
 // without a status gets no line; asking about it alone returns its error.
 func (f frame) statuses(ctx context.Context, r statusRequest) error {
 	out := json.NewEncoder(f.out)
+	components := map[string][]Component{}
+	for _, c := range r.Components {
+		app := c.App
+		c.App = ""
+		components[app] = append(components[app], c)
+	}
 	for _, app := range append([]string{r.App}, r.more...) {
 		one := statusRequest{Request: r.Request}
-		one.App = app
+		one.App, one.Components = app, components[app]
 		session, err := f.o.Open(ctx, VerbStatus, one.Request)
 		if err != nil {
 			return err // the others would get the same error

@@ -179,6 +179,7 @@ type Component struct {
 	Bases          []Component     `json:"bases,omitempty"`     // with LOAD: the bases of its delta, that of CurrentURL first
 	Announced      *Announced      `json:"announced,omitempty"` // with LOAD: what the artifact's metadata says about the content
 	AdditionalData json.RawMessage `json:"additional_data,omitempty"`
+	App            string          `json:"application,omitempty"` // with STATUS of several applications: whose it is
 }
 
 // Announced is the description of a LOAD's content in an artifact's signed metadata.

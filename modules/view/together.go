@@ -55,7 +55,6 @@ func (v *Viewer) Overviews(ctx context.Context, s *store.Store, names []string, 
 		}
 		key := name // it is asked about alone
 		if m.info.Has(submodules.FeatureStatus) && m.info.Has(submodules.FeatureStatuses) {
-			req.Components = nil
 			key = "/" + o.Orchestrator + " " + strconv.Quote(req.Platform) // mostly
 			if len(req.Env)+len(req.Disabled)+len(req.Overrides)+len(req.Values) > 0 {
 				key = fmt.Sprintf("/%s %q %q %q %q %q", o.Orchestrator, req.Platform, req.Env, req.Disabled, req.Overrides, req.Values)
@@ -86,11 +85,17 @@ func together(ctx context.Context, group []question, each func(i int, o *Overvie
 	var failed error
 	if len(group) > 1 {
 		byName, apps := map[string]question{}, []string{}
+		req := group[0].req
+		req.Components = []submodules.Component{}
 		for _, q := range group {
 			byName[q.overview.Name], apps = q, append(apps, q.overview.Name)
+			for _, c := range q.req.Components {
+				c.App = q.overview.Name
+				req.Components = append(req.Components, c)
+			}
 		}
 		short, cancel := context.WithTimeout(ctx, patience)
-		failed = group[0].module.Statuses(short, group[0].req, apps, func(app string, s submodules.Status) {
+		failed = group[0].module.Statuses(short, req, apps, func(app string, s submodules.Status) {
 			answer(byName[app], Status{Status: s, Known: true}, nil)
 		})
 		cancel()

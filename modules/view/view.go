@@ -84,6 +84,8 @@ func Read(s *store.Store, name string) (*Application, error) {
 	case a.Deployment != nil:
 		out.State, out.Problem = stateOf(s, a.Deployment), a.Deployment.Error
 		switch l := a.Deployment.Leader; {
+		case out.Problem != "" && out.State == Interrupted && a.Deployment.Attempts > 0:
+			out.Problem += "; mender-app resume tries again, and any release can be installed over it (mender-app install FILE)"
 		case out.Problem != "":
 		case l != nil:
 			out.Problem = "it is committed or rolled back together with " + l.Application

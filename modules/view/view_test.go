@@ -55,6 +55,15 @@ func TestRead(t *testing.T) {
 		require.True(t, got.ShouldRun())
 		require.Equal(t, want.state == Interrupted, got.Problem != "")
 	}
+	// A rollback that failed.
+	s := shop(t, journal.RollingBack)
+	a, err := s.App("shop")
+	require.NoError(t, err)
+	a.Deployment.Attempts, a.Deployment.Error = 1, "no such image"
+	require.NoError(t, a.Save())
+	got, err := Read(s, "shop")
+	require.NoError(t, err)
+	require.Contains(t, got.Problem, "no such image; mender-app resume tries again, and any release can be installed over it")
 }
 
 // answers is a sub-module.
@@ -65,8 +74,9 @@ type answers struct {
 	alive    bool
 
 	together [][]string // the applications of each call of Statuses
-	silent   string     // Statuses does not tell of it
-	err      error      // of Statuses
+	several  []submodules.Component
+	silent   string // Statuses does not tell of it
+	err      error  // of Statuses
 }
 
 func (m *answers) Describe(context.Context) (submodules.Info, error) {
@@ -83,7 +93,7 @@ func (m *answers) Status(_ context.Context, r submodules.Request) (submodules.St
 }
 
 func (m *answers) Statuses(_ context.Context, r submodules.Request, apps []string, each func(string, submodules.Status)) error {
-	m.together = append(m.together, apps)
+	m.together, m.several = append(m.together, apps), r.Components
 	m.req = r
 	for _, app := range apps {
 		if app != m.silent {
@@ -153,7 +163,7 @@ func TestOverviews(t *testing.T) {
 		name := fmt.Sprintf("app%02d", i)
 		a, err := s.Create(name)
 		require.NoError(t, err)
-		require.NoError(t, a.PutRelease(&store.Release{ID: "1-r", Orchestrator: "fake", Env: map[string]string{"K8S_NAMESPACE": "north"}}))
+		require.NoError(t, a.PutRelease(&store.Release{ID: "1-r", Orchestrator: "fake", Env: map[string]string{"K8S_NAMESPACE": "north"}, Components: []store.Component{{Type: "image", URL: name + "/web:1"}}}))
 		a.Current = "1-r"
 		a.Stopped = i == 1
 		if i == 2 {
@@ -187,6 +197,8 @@ func TestOverviews(t *testing.T) {
 	require.Len(t, m.together[0], submodules.MaxApps)
 	require.NotContains(t, m.together[0], "app01", "it is stopped")
 	require.NotContains(t, m.together[0], "app02", "it is in another namespace")
+	require.Len(t, m.several, submodules.MaxApps)
+	require.Contains(t, m.several, submodules.Component{Type: "image", URL: "app00/web:1", App: "app00"})
 	require.Empty(t, healths["app01"])
 	require.Equal(t, submodules.Healthy, healths["app00"])
 	require.Equal(t, submodules.Unhealthy, healths["app03"], "as Status says")
