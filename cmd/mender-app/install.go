@@ -474,6 +474,9 @@ func (p *program) resume(ctx context.Context) error {
 	if err := p.printResumed(list); err != nil {
 		return err
 	}
+	if text := inconsistent(ctx); text != "" && failed == nil {
+		p.log.Warn(text)
+	}
 	return failed
 }
 

@@ -111,6 +111,7 @@ func (p *program) status(ctx context.Context, names []string) (list []*view.Over
 	for _, o := range list {
 		wrong = cmp.Or(wrong, o.Wrong)
 	}
+	addInconsistent(ctx, list)
 	return list, wrong
 }
 

@@ -423,11 +423,11 @@ func (c *Client) undo(ctx context.Context, r *Record, failure bool) error {
 	}
 	if rberr != nil {
 		// The C++ client marks the artifact's name in the same way.
-		if r.Installed.Before == nil && !strings.HasSuffix(r.Installed.ArtifactName, inconsistent) {
+		if r.Installed.Before == nil && !strings.HasSuffix(r.Installed.ArtifactName, Inconsistent) {
 			before := r.Installed.ArtifactName
 			r.Installed.Before = &before
 		}
-		r.Installed.ArtifactName = strings.TrimSuffix(r.Open.ArtifactName, inconsistent) + inconsistent
+		r.Installed.ArtifactName = strings.TrimSuffix(r.Open.ArtifactName, Inconsistent) + Inconsistent
 		rberr = fmt.Errorf("the rollback failed: %w", rberr)
 	}
 	if err := c.enter(r, modules.Cleanup); err != nil {
@@ -436,9 +436,9 @@ func (c *Client) undo(ctx context.Context, r *Record, failure bool) error {
 	return errors.Join(rberr, ferr, c.cleanup(ctx, r))
 }
 
-// inconsistent is appended to the name of an artifact that was neither installed
+// Inconsistent is appended to the name of an artifact that was neither installed
 // nor rolled back.
-const inconsistent = "_INCONSISTENT"
+const Inconsistent = "_INCONSISTENT"
 
 // Settled tells the client that a failed rollback was finished outside its calls: the
 // record then says that the previous artifact is installed again. If no rollback had
