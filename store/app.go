@@ -228,18 +228,27 @@ func (s *Store) App(name string) (*App, error) {
 	if err := names.Check(name); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrName, err)
 	}
-	a := &App{Name: name, store: s}
 	path := filepath.Join(s.appDir(name), stateFile)
-	data, err := readFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		if s.hasState(name) {
-			return nil, &CorruptError{path, errors.New("it was renamed, and no new file was written")}
-		}
-		if s.isLegacy(name) {
-			return nil, &NotAdoptedError{name}
-		}
-		return nil, &NoAppError{name}
+	a, err := s.read(name, path)
+	if errors.Is(err, fs.ErrNotExist) && s.hasState(name) {
+		err = &CorruptError{path, errors.New("it is gone")}
 	}
+	if errors.As(err, new(*CorruptError)) {
+		return nil, fmt.Errorf("%w: run mender-app resume, which makes it again", err)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return a, err
+	}
+	if s.isLegacy(name) {
+		return nil, &NotAdoptedError{name}
+	}
+	return nil, &NoAppError{name}
+}
+
+// read reads an application's state from a file.
+func (s *Store) read(name, path string) (*App, error) {
+	a := &App{Name: name, store: s}
+	data, err := readFile(path)
 	if err != nil {
 		return nil, err
 	}
@@ -292,9 +301,10 @@ func (s *Store) Create(name string) (*App, error) {
 	return a, err
 }
 
-// Rescue rebuilds the state of an application whose state file is damaged. The
-// damaged file is renamed, the link to the manifests names the current release, and
-// the other complete releases are kept. Rescue returns a line for each finding.
+// Rescue rebuilds the state of an application whose state file is damaged or gone. A
+// damaged file is renamed. The state is that of its copy. Without one, the link to the
+// manifests names the current release, and the other complete releases are kept. Rescue
+// returns a line for each finding.
 func (s *Store) Rescue(name string) (*App, []string, error) {
 	var lines []string
 	path := filepath.Join(s.appDir(name), stateFile)
@@ -304,6 +314,11 @@ func (s *Store) Rescue(name string) (*App, []string, error) {
 			return nil, nil, err
 		}
 		lines = append(lines, fmt.Sprintf("%s was damaged; it is kept as %s", path, filepath.Base(aside)))
+	} else {
+		lines = append(lines, path+" is gone")
+	}
+	if a, err := s.read(name, path+copySuffix); err == nil {
+		return a, append(lines, path+" is made again from its copy"), a.Save()
 	}
 	a := &App{Name: name, State: State{Format: Format, Application: name}, store: s}
 	all, err := a.Releases()
@@ -347,11 +362,26 @@ func (a *App) Save() error {
 	if err := durable.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("application %s: %w", a.Name, err)
 	}
-	if err := durable.WriteFile(filepath.Join(dir, stateFile), data, 0o600); err != nil {
+	path := filepath.Join(dir, stateFile)
+	if err := durable.WriteFile(path, data, 0o600); err != nil {
 		return fmt.Errorf("application %s: %w", a.Name, err)
+	}
+	if d := a.Deployment; d != nil && !copied[d.Phase] {
+		return nil
+	}
+	// The work of a phase begins when both have it. An old copy is worse than none.
+	if err := durable.WriteFile(path+copySuffix, data, 0o600); err != nil {
+		if rerr := durable.Remove(path + copySuffix); rerr != nil {
+			return fmt.Errorf("application %s: %w", a.Name, errors.Join(err, rerr))
+		}
 	}
 	return nil
 }
+
+// copied are the phases of a deployment in which the state's copy is written. From the copy of
+// an earlier phase every other one ends as it should: what was only loaded is loaded again,
+// and what was only started is undone.
+var copied = map[Phase]bool{"installing": true, "committed": true, "failed": true}
 
 // marshal writes JSON for people to read, with a newline at its end.
 func marshal(v any) ([]byte, error) {
@@ -385,7 +415,7 @@ func (a *App) Point(id string) error {
 	}
 	if st, err := os.Lstat(link); err == nil && st.IsDir() {
 		// An adoption was interrupted.
-		if _, err := os.Lstat(a.ReleaseManifests(AdoptedID)); err != nil {
+		if !a.hasAdopted() {
 			return &fs.PathError{Op: "symlink", Path: link, Err: fs.ErrExist}
 		}
 		if err := a.pointAdopted(); err != nil {
@@ -395,7 +425,7 @@ func (a *App) Point(id string) error {
 	return durable.Symlink(filepath.Join(releasesDir, id, manifestsName), link)
 }
 
-// Pointed returns the release that ManifestsDir links to; "" for none.
+// Pointed returns the release that ManifestsDir links to; "" for none. The release may be gone.
 func (a *App) Pointed() string {
 	target, err := os.Readlink(a.ManifestsDir())
 	if err != nil {

@@ -108,20 +108,39 @@ func (a *App) PutRelease(r *Release) error {
 // SyncRelease makes everything in a release's directory durable.
 func (a *App) SyncRelease(id string) error { return durable.SyncTree(a.releaseDir(id)) }
 
-// Release reads a release. The error is an ErrNoRelease, an ErrNewer or a
-// *CorruptError. It needs no lock.
+// Release reads a release, from its copy if its record is lost. The error is an
+// ErrNoRelease, an ErrNewer or a *CorruptError. It needs no lock.
 func (a *App) Release(id string) (*Release, error) {
 	if err := names.Check(id); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoRelease, err)
 	}
 	path := filepath.Join(a.releaseDir(id), releaseFile)
 	data, err := readFile(path)
+	if err == nil {
+		var r *Release
+		if r, err = parseRelease(id, path, data); err == nil || errors.Is(err, ErrNewer) {
+			return r, err
+		}
+	}
+	if data, cerr := a.copiedRelease(id); cerr == nil {
+		return parseRelease(id, path, data)
+	}
+	if errors.Is(err, fs.ErrNotExist) && id == a.Current {
+		return nil, fmt.Errorf("%w: %s of %s: its files are gone from %s: install it or another release (mender-app install FILE)", ErrNoRelease, id, a.Name, filepath.Dir(path))
+	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: %s of %s", ErrNoRelease, id, a.Name)
 	}
-	if err != nil {
-		return nil, err
-	}
+	return nil, err
+}
+
+// IsGone reports whether nothing is left that says what a release is.
+func (a *App) IsGone(id string) bool {
+	_, err := a.Release(id)
+	return errors.Is(err, ErrNoRelease)
+}
+
+func parseRelease(id, path string, data []byte) (*Release, error) {
 	var r Release
 	if err := r.UnmarshalJSON(data); err != nil {
 		return nil, &CorruptError{path, err}

@@ -170,7 +170,8 @@ func (s *Store) Apps() ([]string, error) {
 }
 
 // hasState reports whether the directory has a state file, even a damaged one or
-// one that keepAside renamed.
+// one that keepAside renamed, or what is there only with one: its copy, or a release that
+// an artifact brought.
 func (s *Store) hasState(name string) bool {
 	if _, err := os.Lstat(filepath.Join(s.appDir(name), stateFile)); err == nil {
 		return true // mostly
@@ -179,9 +180,13 @@ func (s *Store) hasState(name string) bool {
 	if err != nil {
 		return false
 	}
-	return slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
-		return e.Name() == stateFile || strings.HasPrefix(e.Name(), stateFile+corruptInfix)
-	})
+	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool {
+		return e.Name() == stateFile || e.Name() == stateFile+copySuffix || strings.HasPrefix(e.Name(), stateFile+corruptInfix)
+	}) {
+		return true
+	}
+	releases, err := (&App{Name: name, store: s}).Releases()
+	return err == nil && slices.ContainsFunc(releases, func(id string) bool { return id != AdoptedID })
 }
 
 // keepAside renames a damaged file to the first free NAME.corrupt-N and

@@ -126,31 +126,55 @@ func TestHostileState(t *testing.T) {
 }
 
 func TestRescue(t *testing.T) {
-	s := newStore(t)
-	a, err := s.Create("web")
-	require.NoError(t, err)
-	one := putRelease(t, a, "v1")
-	two := putRelease(t, a, "v2")
-	a.Current, a.Kept = two, []string{one}
-	require.NoError(t, a.Point(two))
-	require.NoError(t, a.Save())
-	path := filepath.Join(a.Dir(), "app.json")
-	require.NoError(t, os.WriteFile(path, []byte("\x00\x00"), 0o644))
+	for _, damage := range []string{"damaged", "gone"} {
+		for _, copied := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, with a copy: %v", damage, copied), func(t *testing.T) {
+				s := newStore(t)
+				a, err := s.Create("web")
+				require.NoError(t, err)
+				one := putRelease(t, a, "v1")
+				two := putRelease(t, a, "v2")
+				a.Current, a.Kept, a.Stopped = two, []string{one}, true
+				require.NoError(t, a.Point(two))
+				require.NoError(t, a.Save())
+				path := filepath.Join(a.Dir(), "app.json")
+				if damage == "gone" {
+					require.NoError(t, os.Remove(path))
+				} else {
+					require.NoError(t, os.WriteFile(path, []byte("\x00\x00"), 0o644))
+				}
+				if !copied {
+					require.NoError(t, os.Remove(path+".copy"))
+				}
 
-	_, err = s.App("web")
-	var corrupt *store.CorruptError
-	require.ErrorAs(t, err, &corrupt)
-	require.FileExists(t, path, "reading moves nothing")
+				_, err = s.App("web")
+				var corrupt *store.CorruptError
+				require.ErrorAs(t, err, &corrupt)
+				apps, err := s.Apps()
+				require.NoError(t, err)
+				require.Equal(t, []string{"web"}, apps)
+				if damage == "damaged" {
+					require.FileExists(t, path, "reading moves nothing")
+				}
 
-	b, lines, err := s.Rescue("web")
-	require.NoError(t, err)
-	require.Len(t, lines, 1)
-	require.Equal(t, two, b.Current)
-	require.Equal(t, []string{one}, b.Kept)
-	require.Equal(t, "3-x", b.NextID("x"))
-	kept, err := os.ReadFile(path + ".corrupt-1")
-	require.NoError(t, err)
-	require.Equal(t, "\x00\x00", string(kept))
+				b, lines, err := s.Rescue("web")
+				require.NoError(t, err)
+				require.NotEmpty(t, lines)
+				require.Equal(t, two, b.Current)
+				require.Equal(t, []string{one}, b.Kept)
+				require.Equal(t, copied, b.Stopped)
+				require.Equal(t, "3-x", b.NextID("x"))
+				if damage == "damaged" {
+					kept, err := os.ReadFile(path + ".corrupt-1")
+					require.NoError(t, err)
+					require.Equal(t, "\x00\x00", string(kept))
+				}
+				again, err := s.App("web")
+				require.NoError(t, err)
+				require.Equal(t, two, again.Current)
+			})
+		}
+	}
 }
 
 func TestRescueInterrupted(t *testing.T) {

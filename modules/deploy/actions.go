@@ -62,7 +62,7 @@ func (e *Engine) entering(p journal.Phase) func(context.Context, *store.App) err
 func becomesCurrent(a *store.App) {
 	d := a.Deployment
 	kept := slices.DeleteFunc(slices.Clone(a.Kept), func(id string) bool { return id == d.To || id == d.From })
-	if d.From != "" && !a.HasFailed(d.From) {
+	if d.From != "" && !a.HasFailed(d.From) && !a.IsGone(d.From) {
 		kept = slices.Insert(kept, 0, d.From)
 	}
 	a.Current, a.Kept = d.To, kept
@@ -184,6 +184,9 @@ func (e *Engine) barrier(ctx context.Context, a *store.App) error {
 	}
 	t.r.Complete = true
 	if err := a.PutRelease(t.r); err != nil {
+		return err
+	}
+	if err := a.CopyRelease(id); err != nil {
 		return err
 	}
 	return a.SyncRelease(id)

@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -95,7 +96,8 @@ func (t *target) stored() *store.App {
 // directory of its own. If the engine does not answer, a call that waits is made again
 // until Engine.Patience has passed: a restarting engine comes back, and neither a commit
 // nor a rollback should fail for that. The preflight does not wait, and neither does a
-// call without the lock. Downtimes go into the journal.
+// call without the lock. If the files of a release that ran before are no longer good, they are
+// put back as they came, and the call is made once more. Downtimes go into the journal.
 func (t *target) client() submodules.Client {
 	c := submodules.Client{Caller: t, Name: t.sub.Name}
 	if t.a != nil && t.a.Deployment != nil && t.info.Has(submodules.FeatureDowntime) {
@@ -106,7 +108,22 @@ func (t *target) client() submodules.Client {
 
 // Call implements submodules.Caller, for client.
 func (t *target) Call(ctx context.Context, verb string, req submodules.AnyRequest) (reply []byte, err error) {
-	if t.a == nil || t.unlocked || !waits[verb] {
+	if t.a == nil || t.unlocked {
+		return t.callOnce(ctx, verb, req)
+	}
+	reply, err = t.callPatiently(ctx, verb, req)
+	bad := func() bool { return ranBefore[verb] && errors.Is(err, submodules.ErrContent) && ctx.Err() == nil }
+	if bad() && t.e.putFilesBack(t.a, t.r.ID, true) {
+		reply, err = t.callPatiently(ctx, verb, req)
+	}
+	if bad() {
+		err = fmt.Errorf("%w: if a file of release %s is lost, install it or another release (mender-app install FILE)", err, t.r.ID)
+	}
+	return reply, err
+}
+
+func (t *target) callPatiently(ctx context.Context, verb string, req submodules.AnyRequest) (reply []byte, err error) {
+	if !waits[verb] {
 		return t.callOnce(ctx, verb, req)
 	}
 	err = patiently(ctx, t.e.Timeouts, t.e.Log, func() error {
@@ -114,6 +131,11 @@ func (t *target) Call(ctx context.Context, verb string, req submodules.AnyReques
 		return err
 	})
 	return reply, err
+}
+
+// ranBefore are the verbs about a release that ran before.
+var ranBefore = map[string]bool{
+	submodules.VerbStart: true, submodules.VerbRollback: true, submodules.VerbHealthy: true, submodules.VerbAlive: true,
 }
 
 // callOnce is one attempt of a call. Under the lock it marks both sides of the call

@@ -28,6 +28,7 @@ import (
 	"errors"
 	"log/slog"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -151,8 +152,8 @@ func (e *Engine) bootID() string {
 	return e.BootID
 }
 
-// open reads an application. A damaged state file is renamed, reported, and
-// rebuilt from the releases.
+// open reads an application. What of its files is lost or damaged is reported and put back
+// (see store.App.MakeWhole).
 func (e *Engine) open(name string) (*store.App, error) {
 	a, err := e.Store.App(name)
 	var corrupt *store.CorruptError
@@ -166,7 +167,63 @@ func (e *Engine) open(name string) (*store.App, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a, a.Sweep()
+	if err := a.Sweep(); err != nil {
+		return nil, err
+	}
+	e.makeWhole(a)
+	return a, nil
+}
+
+// makeWhole puts back what is lost or damaged of the files of the releases that may run. What
+// it cannot put back may not be needed, so it is only reported.
+func (e *Engine) makeWhole(a *store.App) {
+	a.Kept = slices.DeleteFunc(a.Kept, func(id string) bool {
+		gone := a.IsGone(id)
+		if gone {
+			e.Log.Error("a release that a rollback could use is gone", "app", a.Name, "release", id)
+		}
+		return gone
+	})
+	pointed := a.Current
+	ids := append([]string{a.Current}, a.Kept...)
+	if d := a.Deployment; d != nil {
+		ids = append(ids, d.From, d.To)
+		if d.Phase == journal.Installing || d.Phase == journal.Installed || d.Phase == journal.Failed {
+			pointed = d.To
+		}
+	}
+	slices.Sort(ids)
+	for _, id := range slices.Compact(ids) {
+		if id != "" {
+			e.putFilesBack(a, id, false)
+		}
+	}
+	if pointed == "" {
+		return
+	}
+	put, err := a.PutLink(pointed)
+	if err != nil {
+		e.Log.Error("the link to the manifests could not be made again", "app", a.Name, "error", err)
+	} else if put {
+		e.Log.Warn("the link to the manifests was lost and is made again", "app", a.Name, "release", pointed)
+	}
+}
+
+// putFilesBack puts back files of a release, also those that somebody changed if changed is
+// set. It reports whether there were any.
+func (e *Engine) putFilesBack(a *store.App, id string, changed bool) bool {
+	mended, err := a.MakeWhole(id, changed)
+	for _, m := range mended {
+		if m.Kept == "" {
+			e.Log.Warn("a file of the release was lost, and is put back", "app", a.Name, "release", id, "file", m.Path)
+			continue
+		}
+		e.Log.Warn("a file of the release was damaged or changed, and is put back", "app", a.Name, "release", id, "file", m.Path, "was", m.Kept)
+	}
+	if err != nil {
+		e.Log.Error("what is lost of the release's files cannot be put back: if it does not start, install it or another release (mender-app install FILE)", "app", a.Name, "release", id, "error", err)
+	}
+	return len(mended) > 0
 }
 
 func phaseOf(a *store.App) journal.Phase {

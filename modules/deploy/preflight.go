@@ -188,7 +188,7 @@ func (t *target) checkSpace(ctx context.Context, m *artifact.Metadata, needs []d
 		return needs, nil // the shell reference's metadata has no sizes
 	}
 	temp := m.Sizes.Temp + largestSpooled(t.info, m.Components)
-	needs = append(needs, diskspace.Need{Dir: diskspace.Existing(t.e.Store.Dir()), Bytes: temp + m.Sizes.Manifests})
+	needs = append(needs, diskspace.Need{Dir: diskspace.Existing(t.e.Store.Dir()), Bytes: temp + m.Sizes.Manifests + m.Sizes.ManifestsPayload})
 	if dir := t.dataRoot(ctx); dir != "" {
 		needs = append(needs, diskspace.Need{Dir: diskspace.Existing(dir), Bytes: m.Sizes.Engine})
 	}

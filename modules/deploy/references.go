@@ -113,6 +113,9 @@ func referencedComponents(a *store.App) (all []referencedComponent, err error) {
 			continue
 		}
 		r, err := a.Release(id)
+		if errors.Is(err, store.ErrNoRelease) && id != a.Current {
+			continue // nobody can go back to it
+		}
 		if err != nil {
 			return nil, err
 		}
