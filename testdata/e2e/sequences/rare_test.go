@@ -44,6 +44,8 @@ const (
 //	  every name of an image              E          E          R
 //	volume gone                           E          E          S R
 //	mounted files gone                    L E        E
+//	files of the store gone, hollow       E          E
+//	limits changed                        L
 //	bridges gone                          E          E          R
 //	firewall's rules gone                 E          E
 //	data root without containers          E          E
