@@ -129,11 +129,13 @@ func isStale(c container.InspectResponse, before map[string]bygone) bool {
 	if c.Config != nil && c.Config.Healthcheck != nil && c.Config.Healthcheck.Retries > 0 {
 		retries = c.Config.Healthcheck.Retries
 	}
+	// Not by the times: the clock may have been set back.
 	since := 0
-	for _, check := range c.State.Health.Log {
-		if check.Start.After(b.checked) {
-			since++
+	for _, check := range slices.Backward(c.State.Health.Log) {
+		if check.Start.Equal(b.checked) {
+			break
 		}
+		since++
 	}
 	return since < min(retries, keptChecks)
 }

@@ -169,6 +169,10 @@ func TestIsStale(t *testing.T) {
 	require.True(t, isStale(seen(container.Unhealthy, at(1), at(2), at(3)), before))
 	require.False(t, isStale(seen(container.Unhealthy, at(1), at(2), at(3), at(4)), before))
 	require.False(t, isStale(seen(container.Healthy, at(1), at(2)), before))
+	late := map[string]bygone{"a": bygoneOf(seen(container.Unhealthy, at(2e9)))}
+	require.True(t, isStale(seen(container.Unhealthy, at(2e9), at(1)), late), "the clock was set back")
+	require.False(t, isStale(seen(container.Unhealthy, at(2e9), at(1), at(3e9)), late))
+	require.False(t, isStale(seen(container.Unhealthy, at(1), at(2), at(3), at(4), at(5)), late), "the engine has forgotten it")
 	require.False(t, isStale(seen(container.Unhealthy), nil), "it was made in the call")
 	paused := seen(container.Unhealthy, at(1), at(2))
 	paused.State.Paused = true
