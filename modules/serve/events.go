@@ -18,11 +18,12 @@ import (
 
 // Bounds of streams of events.
 const (
-	maxStreams = 64               // at a time
-	backlog    = 256              // events waiting for a slow reader; beyond this its stream ends
-	writeLimit = 10 * time.Second // for one write to a reader
-	heartbeat  = 15 * time.Second // a comment is sent this often, to notice a reader that is gone
-	maxCatchUp = 1000             // missed events that a returning reader gets
+	maxStreams       = 64               // at a time
+	maxStreamsOfUser = 16               // of those, of one user other than root on a unix socket
+	backlog          = 256              // events waiting for a slow reader; beyond this its stream ends
+	writeLimit       = 10 * time.Second // for one write to a reader
+	heartbeat        = 15 * time.Second // a comment is sent this often, to notice a reader that is gone
+	maxCatchUp       = 1000             // missed events that a returning reader gets
 )
 
 // streams passes events on to readers. One goroutine watches the store, only while
@@ -31,20 +32,26 @@ type streams struct {
 	ctx     context.Context
 	store   *store.Store
 	mu      sync.Mutex
-	readers map[chan view.Event]bool
+	readers map[chan view.Event]int64 // with their users
 	stop    context.CancelFunc
 }
 
 func (st *streams) init(ctx context.Context, s *store.Store) {
-	st.ctx, st.store, st.readers = ctx, s, map[chan view.Event]bool{}
+	st.ctx, st.store, st.readers = ctx, s, map[chan view.Event]int64{}
 }
 
 // join adds a reader. Its channel is closed if it is too slow, or the store cannot be
 // read.
-func (st *streams) join() (chan view.Event, error) {
+func (st *streams) join(user int64) (chan view.Event, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	if len(st.readers) >= maxStreams {
+	same := 0
+	for _, other := range st.readers {
+		if other == user {
+			same++
+		}
+	}
+	if len(st.readers) >= maxStreams || user > 0 && same >= maxStreamsOfUser {
 		return nil, errBusy
 	}
 	if len(st.readers) == 0 {
@@ -57,7 +64,7 @@ func (st *streams) join() (chan view.Event, error) {
 		go st.follow(ctx, f)
 	}
 	events := make(chan view.Event, backlog)
-	st.readers[events] = true
+	st.readers[events] = user
 	return events, nil
 }
 
@@ -69,7 +76,7 @@ func (st *streams) leave(events chan view.Event) {
 
 // drop removes a reader; the watch stops with the last one.
 func (st *streams) drop(events chan view.Event) {
-	if !st.readers[events] {
+	if _, ok := st.readers[events]; !ok {
 		return
 	}
 	delete(st.readers, events)
@@ -138,7 +145,7 @@ func (s *Server) missed(id string) ([]view.Event, error) {
 // events answers with a stream that ends with the reader or the server.
 func (s *Server) events(w http.ResponseWriter, q *query) {
 	out := http.NewResponseController(w)
-	live, err := s.streams.join()
+	live, err := s.streams.join(userOf(q.Request))
 	if err != nil {
 		fail(w, err)
 		return

@@ -167,6 +167,17 @@ func TestOneUserOfMany(t *testing.T) {
 	require.Contains(t, string(answer), `{"error":"you have 32 connections open, and may have no more: close some","status":503}`)
 }
 
+// counts are how many requests of a user are there, how many of those are at work, and how
+// many are at work in all.
+func (s *slots) counts(user int64) (there, busy, all int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if mine := s.users[user]; mine != nil {
+		there, busy = mine.wait, len(mine.busy)
+	}
+	return there, busy, len(s.all)
+}
+
 // One user whose requests all wait leaves others room to be answered.
 func TestRequestsOfOneUser(t *testing.T) {
 	s, m := shop(t)
@@ -180,12 +191,9 @@ func TestRequestsOfOneUser(t *testing.T) {
 		require.NoError(t, err)
 	}
 	require.Eventually(t, func() bool {
-		s.slots.mu.Lock()
-		defer s.slots.mu.Unlock()
-		mine := s.slots.users[65534]
-		return mine != nil && mine.wait == len(greedy) && len(mine.busy) == maxBusyOfUser
+		there, busy, all := s.slots.counts(65534)
+		return there == len(greedy) && busy == maxBusyOfUser && all == maxBusyOfUser
 	}, 10*time.Second, time.Millisecond)
-	require.LessOrEqual(t, len(s.slots.all), maxBusyOfUser)
 	for _, uid := range []int{65533, 0} {
 		other := dialAs(t, path, uid, 1)[0]
 		_, err := fmt.Fprintf(other, ask, "/v1/apps/shop/releases")
@@ -202,8 +210,34 @@ func TestRequestsOfOneUser(t *testing.T) {
 		require.Contains(t, string(answer), " 200 ", "they waited, and were answered")
 	}
 	require.Eventually(t, func() bool {
-		s.slots.mu.Lock()
-		defer s.slots.mu.Unlock()
-		return len(s.slots.users) == 0 && len(s.slots.all) == 0
+		there, _, all := s.slots.counts(65534)
+		return there == 0 && all == 0
 	}, 10*time.Second, time.Millisecond)
+}
+
+// One user who holds streams of events open leaves others room for theirs.
+func TestStreamsOfOneUser(t *testing.T) {
+	s, _ := shop(t)
+	path := forEverybody(t, s)
+	status := func(c net.Conn) string {
+		_, err := io.WriteString(c, "GET /v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+		require.NoError(t, err)
+		line, err := bufio.NewReader(c).ReadString('\n')
+		require.NoError(t, err)
+		return line
+	}
+	greedy := dialAs(t, path, 65534, maxStreamsOfUser+1)
+	for i, c := range greedy {
+		defer c.Close()
+		want := " 200 "
+		if i == maxStreamsOfUser {
+			want = " 503 "
+		}
+		require.Contains(t, status(c), want)
+	}
+	for _, uid := range []int{65533, 0} {
+		other := dialAs(t, path, uid, 1)[0]
+		defer other.Close()
+		require.Contains(t, status(other), " 200 ")
+	}
 }

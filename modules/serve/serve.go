@@ -44,7 +44,7 @@ type Server struct {
 	cache    cache
 	checkups checkups
 	streams  streams
-	slots    *slots
+	slots    slots
 }
 
 // patience is how long a request waits for engines and for other requests.
@@ -54,7 +54,7 @@ const patience = 12 * time.Second
 func (s *Server) Handler(ctx context.Context) http.Handler {
 	s.cache.init()
 	s.streams.init(ctx, s.Store)
-	s.slots = newSlots()
+	s.slots.init()
 	if s.Actions != nil {
 		s.Actions.ctx = ctx
 	}

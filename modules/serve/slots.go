@@ -14,9 +14,8 @@ const (
 
 // slots bound the requests at work, so that nobody takes all of them.
 type slots struct {
-	all chan struct{}
-
 	mu    sync.Mutex
+	all   chan struct{}
 	users map[int64]*share
 }
 
@@ -26,7 +25,11 @@ type share struct {
 	wait int // requests that have a slot or wait for one
 }
 
-func newSlots() *slots { return &slots{all: make(chan struct{}, maxBusy), users: map[int64]*share{}} }
+func (s *slots) init() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all, s.users = make(chan struct{}, maxBusy), map[int64]*share{}
+}
 
 // overTCP stands for the clients whom the kernel does not identify.
 const overTCP = -1
