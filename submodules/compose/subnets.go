@@ -71,7 +71,7 @@ func (s *session) checkSubnets(ctx context.Context, pl *plan) error {
 				continue
 			}
 			engines = append(engines, p.Masked())
-			if i := slices.IndexFunc(chosen, func(c subnet) bool { return c.Overlaps(p) }); i >= 0 && !pl.ours(n) {
+			if i := slices.IndexFunc(chosen, func(c subnet) bool { return c.Overlaps(p) }); i >= 0 && !pl.ours(n) && n.Scope != swarmScope {
 				return refuse(submodules.Mark(fmt.Errorf("the network %s has the subnet %s, which overlaps with %s of the network %s: give it another one",
 					chosen[i].network, chosen[i].Prefix, p, n.Name), submodules.ErrRequirement))
 			}
@@ -82,6 +82,9 @@ func (s *session) checkSubnets(ctx context.Context, pl *plan) error {
 	}
 	return nil
 }
+
+// swarmScope is that of networks with addresses of their own, which may overlap.
+const swarmScope = "swarm"
 
 // ours reports whether a network is the project's, or will be removed with a project of the
 // application that runs.
