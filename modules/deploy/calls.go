@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/mender-app/mender-app/modules/journal"
 	"github.com/mender-app/mender-app/modules/settings"
 	"github.com/mender-app/mender-app/store"
@@ -123,14 +125,32 @@ func (t *target) Call(ctx context.Context, verb string, req submodules.AnyReques
 }
 
 func (t *target) callPatiently(ctx context.Context, verb string, req submodules.AnyRequest) (reply []byte, err error) {
-	if !waits[verb] {
-		return t.callOnce(ctx, verb, req)
-	}
-	err = patiently(ctx, t.e.Timeouts, t.e.Log, func() error {
+	call := func() error {
 		reply, err = t.callOnce(ctx, verb, req)
 		return err
-	})
-	return reply, err
+	}
+	for try := 1; ; try++ {
+		if waits[verb] {
+			err = patiently(ctx, t.e.Timeouts, t.e.Log, call)
+		} else {
+			err = call()
+		}
+		if try == killTries || ctx.Err() != nil || !wasKilled(err) || verb == submodules.VerbRun || !waits[verb] && !ranBefore[verb] {
+			return reply, err
+		}
+		t.e.Log.Warn("the sub-module was killed; is there too little memory? Calling it again", "app", t.app, "verb", verb)
+	}
+}
+
+// killTries is how often a sub-module is called if it is killed each time, as by a kernel that
+// is out of memory. What waits and what is about a release that ran before can be repeated,
+// but for RUN.
+const killTries = 3
+
+// wasKilled reports whether somebody else killed a sub-module.
+func wasKilled(err error) bool {
+	var failed *submodules.CallError
+	return errors.As(err, &failed) && failed.Code != submodules.CodeDeadline && failed.Signal == unix.SIGKILL.String()
 }
 
 // ranBefore are the verbs about a release that ran before.

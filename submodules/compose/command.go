@@ -229,6 +229,21 @@ func (c *command) run(ctx context.Context, dir string, stdout, stderr io.Writer,
 	return err
 }
 
+// killTries is how often Compose is called if it is killed each time, as by a kernel that is
+// out of memory.
+const killTries = 3
+
+// wasKilled reports whether a command was killed by somebody else. The docker command ends
+// with 255 or 128 and the signal when its child was.
+func wasKilled(err error) bool {
+	var exit *exec.ExitError
+	if !errors.As(err, &exit) {
+		return false
+	}
+	ws, ok := exit.Sys().(syscall.WaitStatus)
+	return ok && (ws.Signaled() && ws.Signal() == syscall.SIGKILL || ws.ExitStatus() == 128+int(syscall.SIGKILL) || ws.ExitStatus() == 255)
+}
+
 // tail passes on lines and remembers the last ones.
 type tail struct {
 	log  func(string)

@@ -121,7 +121,7 @@ func (s *session) Reqs(ctx context.Context, r submodules.ReqsRequest) ([]submodu
 // up: what only the failed one had are orphans then.
 func (s *session) Rollback(ctx context.Context, _ submodules.RollbackRequest) error {
 	s.back, s.mustStart = true, true
-	return s.rollout(ctx)
+	return s.orGone(ctx, s.rollout(ctx))
 }
 
 // directory returns the project directory as Compose will record it: absolute, with

@@ -342,7 +342,7 @@ func (s *session) Healthy(ctx context.Context, _ submodules.Request) (bool, erro
 func (s *session) ask(ctx context.Context, wrong verdict) (bool, error) {
 	v, err := s.look(ctx)
 	if err != nil {
-		return false, err
+		return false, s.orGone(ctx, err)
 	}
 	why := v.wrong(wrong)
 	if why != "" {

@@ -302,15 +302,24 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 	p.files = append(p.files, layers...)
 	readCtx, cancel := context.WithTimeout(ctx, maxRead)
 	defer cancel()
-	out := bounded{Capped: submodules.Capped{Max: rules.MaxModel}, full: cancel}
-	said := &tail{}
-	if err := p.run(readCtx, c.limited(readProcessor), &out, said, "config", "--format", "json"); err != nil {
+	var out bounded
+	var said *tail
+	for try := 1; ; try++ {
+		out, said = bounded{Capped: submodules.Capped{Max: rules.MaxModel}, full: cancel}, &tail{}
+		err = p.run(readCtx, c.limited(readProcessor), &out, said, "config", "--format", "json")
+		if !wasKilled(err) || try == killTries {
+			break
+		}
+	}
+	if err != nil {
 		switch {
 		case ctx.Err() != nil:
 			return nil, err
 		case out.Over: // that is why it was ended
 		case errors.Is(err, errOverrun):
 			return nil, fmt.Errorf("the compose files in %s: %w", dir, err)
+		case wasKilled(err):
+			return nil, fmt.Errorf("Docker Compose was killed while it read the compose files in %s; is there too little memory? (%w)", dir, err)
 		case readCtx.Err() != nil:
 			return nil, invalid("Docker Compose does not read the compose files in %s within %v", dir, maxRead)
 		default:

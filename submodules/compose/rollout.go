@@ -270,7 +270,9 @@ func missingImage(service, ref string) error {
 // Rollout implements submodules.Session. It brings the release up and returns when
 // it is healthy. The order: check everything; pin the tags; remove what the release
 // no longer has, because its ports and names may be reused; up; watch; tidy.
-func (s *session) Rollout(ctx context.Context, _ submodules.Request) error { return s.rollout(ctx) }
+func (s *session) Rollout(ctx context.Context, _ submodules.Request) error {
+	return s.orGone(ctx, s.rollout(ctx))
+}
 
 func (s *session) rollout(ctx context.Context) error {
 	pl, err := s.prepare(ctx)
@@ -381,6 +383,10 @@ func (s *session) tidy(ctx context.Context, pl *plan) {
 // are good. With the option remove it removes them too: a restarting engine starts those
 // whose restart policy is "always", although somebody stopped them.
 func (s *session) Stop(ctx context.Context, r submodules.StopRequest) error {
+	return s.orGone(ctx, s.stopAll(ctx, r))
+}
+
+func (s *session) stopAll(ctx context.Context, r submodules.StopRequest) error {
 	dir, err := s.directory()
 	if err != nil {
 		return err
@@ -440,6 +446,10 @@ func (s *session) Stop(ctx context.Context, r submodules.StopRequest) error {
 
 // Start implements submodules.Session. It starts the application again, and returns when it is healthy.
 func (s *session) Start(ctx context.Context, _ submodules.Request) error {
+	return s.orGone(ctx, s.start(ctx))
+}
+
+func (s *session) start(ctx context.Context) error {
 	s.mustStart = true
 	pl, err := s.prepare(ctx)
 	if err != nil {

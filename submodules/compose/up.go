@@ -117,14 +117,14 @@ func (s *session) tryUp(ctx context.Context, pl *plan, before map[string]bygone)
 			return said, cmp.Or(err, lerr)
 		case err != nil && try < upTries && strings.Contains(said.text(), "dependency failed to start") && s.awaitChecks(ctx, pl.project, before):
 			continue // Compose judged a dependency by a check that was too old
-		case len(left) == 0 && (err == nil || !recoverable(said.text())):
+		case len(left) == 0 && (err == nil || !recoverable(said.text()) && !wasKilled(err)):
 			said.flush()
 			return said, err
 		case try == upTries:
 			return said, cmp.Or(err, fmt.Errorf("the engine has lost something of service %s, and Compose does not make it again", strings.Join(left, ", ")))
 		}
 		if err != nil {
-			s.req.Logf("trying again: the engine is still busy with what was asked before, or has lost something")
+			s.req.Logf("trying again: Compose was killed, the engine is still busy with what was asked before, or it has lost something")
 		}
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,25 @@
+package compose
+
+import (
+	"context"
+	"strings"
+
+	"github.com/mender-app/mender-app/submodules"
+)
+
+// orGone marks the error of a call in whose middle the engine went away, as for its restart:
+// the caller waits for the engine and calls again.
+func (s *session) orGone(ctx context.Context, err error) error {
+	if err == nil || ctx.Err() != nil {
+		return err
+	}
+	if _, perr := s.engine.Client().Ping(ctx); perr != nil || isGone(err.Error()) {
+		return submodules.Mark(err, submodules.ErrRequirement)
+	}
+	return err
+}
+
+// isGone reports whether an engine's client lost the engine. It may be back already.
+func isGone(said string) bool {
+	return strings.Contains(said, "error during connect") || strings.Contains(said, "Cannot connect to the Docker daemon")
+}
