@@ -29,7 +29,8 @@ type Device struct {
 	// Engine is what StartEngine starts. The zero value is this machine's dockerd.
 	Engine Engine
 	// DataRoot is the path of the engine's data root inside the device; "" is
-	// Dir/docker. /var/lib/docker is the same directory. Its name does not depend on
+	// Dir/docker. /var/lib/docker is the same directory, unless a test mounts another one
+	// there, which this must then name. Its name does not depend on
 	// Dir, which helps a device that is started again with another Dir.
 	DataRoot string
 

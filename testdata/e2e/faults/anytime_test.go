@@ -83,7 +83,7 @@ func TestEngineKilledInEachPhase(t *testing.T) {
 			e2e.ShortHealthWindow(t, d)
 			l := newLife(t, d)
 			for _, point := range []string{
-				"Download/call.CHECK", "Download/call.LOAD", "Download/called.LOAD", "Download/call.SYNC", "Download/called.SYNC",
+				"Download/call.LOAD", "Download/called.LOAD", "Download/call.SYNC", "Download/called.SYNC",
 				"ArtifactInstall/call.CHECK", "ArtifactInstall/enter.installing", "ArtifactInstall/call.ROLLOUT", "ArtifactInstall/called.ROLLOUT", "ArtifactInstall/enter.installed",
 			} {
 				t.Run(point, func(t *testing.T) {

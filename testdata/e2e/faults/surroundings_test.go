@@ -130,6 +130,7 @@ func TestDisksAreFull(t *testing.T) {
 				require.NoError(t, d.Disk(disk, 256<<20))
 				require.NoError(t, d.Disk("/data/mender", 16<<20))
 				d.MustRun(t, "bash", "-ec", "mkdir /data/docker; mount --bind /data/docker /var/lib/docker")
+				d.DataRoot = "/var/lib/docker"
 			} else {
 				require.NoError(t, d.Disk(disk, 64<<20))
 			}
