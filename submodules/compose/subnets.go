@@ -31,7 +31,7 @@ type subnet struct {
 	netip.Prefix
 }
 
-// subnets are those that the release chooses itself. The engine refuses others.
+// subnets are those that the release chooses itself, as far as they are any.
 func (m model) subnets() (list []subnet) {
 	for _, key := range m.usedNetworks() {
 		n := m.Networks[key]
@@ -121,8 +121,12 @@ type route struct {
 	device string
 }
 
-// deviceRoutes are the routes of the device, but for the default one and those to itself and
-// to its links.
+// shortest is the length of the shortest prefix of a route that is no default one. A VPN may
+// have two halves, 0.0.0.0/1 and 128.0.0.0/1, in place of one.
+const shortest = 8
+
+// deviceRoutes are the routes of the device, but for default ones and those to itself and to
+// its links.
 func deviceRoutes() ([]route, error) {
 	four, err := readRoutes("/proc/thread-self/net/route", routeOf)
 	if err != nil {
@@ -143,7 +147,7 @@ func readRoutes(path string, parse func(fields []string) (route, bool)) (list []
 	}
 	for line := range strings.Lines(string(text)) {
 		r, ok := parse(strings.Fields(line))
-		if ok && r.Bits() > 0 && !r.Addr().IsLoopback() && !r.Addr().IsLinkLocalUnicast() && !r.Addr().IsMulticast() {
+		if ok && r.Bits() >= shortest && !r.Addr().IsLoopback() && !r.Addr().IsLinkLocalUnicast() && !r.Addr().IsMulticast() {
 			list = append(list, r)
 		}
 	}

@@ -37,6 +37,7 @@ ip address add 192.168.7.20/24 dev lan
 ip address add fd00:7::20/64 dev lan nodad
 ip route add 10.8.0.0/16 via 192.168.7.1
 ip route add default via 192.168.7.1
+ip route add 128.0.0.0/1 via 192.168.7.1
 `).CombinedOutput()
 			if err != nil {
 				return fmt.Errorf("%w: %s", err, out)
