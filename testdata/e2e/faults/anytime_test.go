@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,14 +26,36 @@ type life struct {
 	runs  string            // the version that is installed
 
 	resumes int
+	engine  sync.Mutex // who stops or starts the engine holds it
 }
 
 func newLife(t *testing.T, d *bed.Device) *life {
 	t.Helper()
+	// An engine that holds a port for nobody is restarted, as by an init system.
+	require.NoError(t, d.AddRestartCommand())
+	d.MustRun(t, "bash", "-ec", "echo ENGINE_RESTART_COMMAND="+bed.RestartCommand+" >>/etc/mender/mender-app-docker-compose.conf")
 	l := &life{T: t, d: d, w: e2e.Watch(t, d), files: map[string]string{}, runs: "1"}
 	for _, v := range []string{"1", "2"} {
 		l.files[v] = e2e.LastingRelease(t, d, v)
 	}
+	done, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for {
+			select {
+			case <-done:
+				return
+			case <-time.After(200 * time.Millisecond):
+				l.engine.Lock()
+				_, err := d.RestartIfWanted()
+				l.engine.Unlock()
+				if err != nil {
+					t.Errorf("restart the engine: %v", err)
+				}
+			}
+		}
+	}()
+	t.Cleanup(func() { close(done); <-ended })
 	e2e.Mender(t, d, "install", l.files["1"])
 	e2e.Mender(t, d, "commit")
 	e2e.Settled(t, d, l.w, "1")
@@ -68,6 +91,8 @@ func (l *life) ends(success bool, said string) {
 
 // crash kills the engine and its containerd, and starts them again.
 func (l *life) crash() {
+	l.engine.Lock()
+	defer l.engine.Unlock()
 	l.d.CrashEngine()
 	require.NoError(l, l.d.StartEngine())
 }
