@@ -204,7 +204,7 @@ func (s *session) examine(ctx context.Context, p *project, before map[string]byg
 			return finding{}, fmt.Errorf("inspect container %s: %w", name(c), err)
 		}
 		count[svc]++
-		cond, text := judge(full, p.model.mayEnd(svc), before[c.ID].restarts, int(s.set.restarts))
+		cond, text := judge(full, p.model.mayEnd(svc), before[c.ID].restarts, s.restartsAllowed())
 		if cond == failed && isStale(full, before) {
 			cond, text = pending, "was unhealthy before, and was not checked again often enough"
 		}
@@ -217,6 +217,17 @@ func (s *session) examine(ctx context.Context, p *project, before map[string]byg
 	}
 	return worst, nil
 }
+
+// restartsAllowed is how often a container may restart in a call. In a ROLLBACK it is at least
+// a few times: no other release could run instead of one that crashed once.
+func (s *session) restartsAllowed() int {
+	if s.back {
+		return max(int(s.set.restarts), restartsBack)
+	}
+	return int(s.set.restarts)
+}
+
+const restartsBack = 3
 
 // watchInterval is how often the engine is asked without an event, because an event
 // can be lost with the connection. Tests switch it off.

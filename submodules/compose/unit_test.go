@@ -179,6 +179,13 @@ func TestIsStale(t *testing.T) {
 	require.False(t, isStale(paused, before))
 }
 
+// A release that comes back may crash a few times.
+func TestRestartsAllowed(t *testing.T) {
+	require.Equal(t, 0, (&session{}).restartsAllowed())
+	require.Equal(t, restartsBack, (&session{back: true}).restartsAllowed())
+	require.Equal(t, 7, (&session{back: true, set: settings{restarts: 7}}).restartsAllowed())
+}
+
 // What is paused does nothing: ALIVE says so, and reconcile starts it again.
 func TestPausedIsNotAlive(t *testing.T) {
 	c := container.InspectResponse{ContainerJSONBase: &container.ContainerJSONBase{State: &container.State{Status: "running", Running: true}}}
