@@ -8,7 +8,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -69,7 +68,7 @@ type redirects struct {
 type redirected struct{}
 
 func (d *redirects) add(from, to string) {
-	if ip := net.ParseIP(from); from == to || from == "localhost" || ip != nil && ip.IsLoopback() {
+	if from == to || from == "localhost" || net.ParseIP(from).IsLoopback() {
 		return
 	}
 	d.mu.Lock()
@@ -90,8 +89,7 @@ func dial(ctx context.Context, network, address string) (net.Conn, error) {
 	host, _, _ := net.SplitHostPort(address)
 	if to, ok := ctx.Value(redirected{}).(*redirects); ok && to.has(host) {
 		d.Control = func(_, address string, _ syscall.RawConn) error {
-			at, err := netip.ParseAddrPort(address)
-			if ip := at.Addr().Unmap(); err != nil || ip.IsLoopback() || ip.IsUnspecified() || ip.IsLinkLocalUnicast() || ip.IsMulticast() {
+			if ip, _, _ := net.SplitHostPort(address); !net.ParseIP(ip).IsGlobalUnicast() {
 				return final("the server redirects to %s, which is this device or its link", host)
 			}
 			return nil
