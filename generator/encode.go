@@ -200,8 +200,8 @@ func (m *deltaMaker) encode(ctx context.Context, what string, first bool, olds [
 		var err error
 		if hex, err = deltaHex(olds, next, o); err != nil {
 			m.noCache(err)
-		} else if e, err := m.cachedDelta(ctx, hex, olds, next); e != nil || err != nil {
-			return e, err
+		} else if e := m.cachedDelta(hex, next); e != nil {
+			return e, nil
 		}
 	}
 	f, err := os.CreateTemp(m.temp, "delta-*")

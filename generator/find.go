@@ -165,12 +165,15 @@ func (r *run) fromReleases(ctx context.Context, images []foundImage) error {
 	return nil
 }
 
-// replaced opens the image of an older release that img replaces.
+// replaced finds the image of an older release that img replaces.
 func (r *run) replaced(ctx context.Context, s source.Spec, old *source.Held, img *foundImage) (*source.Found, error) {
 	if old.Digest == img.digest() {
 		if base, err := r.opener.Unchanged(ctx, s, img.Image); base != nil || err != nil {
 			return base, err
 		}
+	}
+	if base, err := r.opener.Later(ctx, s); base != nil || err != nil {
+		return base, err
 	}
 	return r.opener.Open(ctx, s, "")
 }

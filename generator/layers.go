@@ -16,13 +16,11 @@ func withLayers(f *source.Found, ls source.Layers) *source.Found {
 }
 
 // readLayers reads every layer of the images and their bases once, and verifies
-// it. If deltas are made or images looked into, which reads at random, it keeps
-// the uncompressed layers in the temporary directory. For deltas it measures what
-// new layers take compressed. It returns the images with what it found out.
+// it; one that an earlier run has read is only read when it is needed. It keeps the
+// uncompressed layers in the temporary directory: a layer is decompressed once, and deltas
+// read at random. For deltas it measures what new layers take compressed. It returns
+// the images with what it found out.
 func (r *run) readLayers(ctx context.Context, images []foundImage) ([]foundImage, source.Layers, error) {
-	if ls := r.knownLayers(images); ls != nil {
-		return images, ls, nil
-	}
 	var all []*image.Image
 	isNew := map[image.Digest]bool{}
 	for _, img := range images {
@@ -39,14 +37,14 @@ func (r *run) readLayers(ctx context.Context, images []foundImage) ([]foundImage
 	reader := source.LayerReader{Dir: r.temp, Measure: isNew, Cache: r.cache}
 	if !r.Images.makesDeltas(images) {
 		reader.Measure = nil
-		if r.Build.SBOM == "" {
-			reader.Dir = ""
-		}
 	}
 	reader.Progress = func(done int64) { r.tell("read", "layers", done, -1) }
 	ls, err := reader.Read(ctx, all)
 	if err != nil {
 		return nil, nil, err
+	}
+	for _, img := range all {
+		r.noCache(r.cache.KeepConfig(img))
 	}
 	out := make([]foundImage, len(images))
 	for i, img := range images {
@@ -56,42 +54,6 @@ func (r *run) readLayers(ctx context.Context, images []foundImage) ([]foundImage
 		}
 	}
 	return out, ls, nil
-}
-
-// knownLayers is what an older release and the cache know of all layers, if no image
-// changed: then nothing of any layer travels. Nil: they must be read.
-func (r *run) knownLayers(images []foundImage) source.Layers {
-	if r.Build.SBOM != "" || r.Images.Fallback {
-		return nil
-	}
-	known := source.Layers{}
-	for i := range images {
-		img := &images[i]
-		if len(img.named) == 0 || img.whole {
-			return nil
-		}
-		for _, b := range img.named {
-			if b.Layers == nil || b.Image.ConfigDigest != img.digest() {
-				return nil
-			}
-		}
-		for n := range img.Image.Layers {
-			l := &img.Image.Layers[n]
-			of, ok := img.named[0].Layers[l.DiffID]
-			compressed := r.cache.Compressed(*l)
-			if !ok || compressed == 0 {
-				return nil
-			}
-			known[l.DiffID] = source.Layer{Size: of.Size, Unpacked: of.Unpacked, Compressed: compressed}
-		}
-	}
-	for i := range images {
-		images[i].Found = withLayers(images[i].Found, known)
-		for n, b := range images[i].named {
-			images[i].named[n] = withLayers(b, known)
-		}
-	}
-	return known
 }
 
 // makesDeltas reports whether any image is sent as a delta.

@@ -175,7 +175,7 @@ func (t *target) generate(c *cobra.Command, dry bool) error {
 	if k := t.options.Artifact.Signing.PublicKey(); k != nil {
 		keys = append(keys, k)
 	}
-	if t.made, err = inspect.Artifact(c.Context(), t.result.Unpublished, keys, t.options.Build.TempDir); err != nil {
+	if t.made, err = inspect.Made(c.Context(), t.result.Unpublished, keys, t.options.Build.TempDir); err != nil {
 		return fmt.Errorf("the new artifact does not read back: %w", err)
 	}
 	t.made.Path = t.path()

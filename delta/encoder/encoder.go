@@ -72,7 +72,7 @@ type Effort int
 const (
 	// Standard searches less once there are 64 MiB of new content.
 	Standard Effort = iota
-	// Quick always searches less: less than half of the time, and 2 to 4 % more bytes of new content.
+	// Quick always searches less: about a third of the time, and 4 to 7 % more bytes of new content.
 	Quick
 	// Best never does.
 	Best

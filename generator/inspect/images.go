@@ -90,7 +90,7 @@ func (i *inspection) variant(ctx context.Context, info artifact.ImageInfo, conte
 		err = own.whole(i.fileType(info), info, content)
 	} else {
 		v.Format = string(artifact.FormatDelta)
-		err = own.delta(ctx, info.Size, content)
+		err = i.delta(ctx, &own, info.Size, content)
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", info.URLNew, err)
@@ -131,7 +131,7 @@ func (i *inspection) image(ctx context.Context, info artifact.ImageInfo, content
 		err = d.whole(i.fileType(info), info, content)
 	case artifact.KindDelta:
 		d.Format = string(artifact.FormatDelta)
-		err = d.delta(ctx, info.Size, content)
+		err = i.delta(ctx, &d, info.Size, content)
 	case artifact.KindReferenceDelta:
 		d.Format = "reference delta"
 	case artifact.KindReferenceDeepDelta:

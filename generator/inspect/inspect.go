@@ -114,10 +114,27 @@ func Artifact(ctx context.Context, path string, keys []crypto.PublicKey, tempDir
 	return Stream(ctx, f, path, keys, tempDir)
 }
 
+// Made is Artifact for an artifact that this process has made: its deltas were proved, and
+// are not decoded again.
+func Made(ctx context.Context, path string, keys []crypto.PublicKey, tempDir string) (*Description, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	i := inspection{Description: &Description{Path: path}, proved: true}
+	return i.stream(ctx, f, keys, tempDir)
+}
+
 // Stream is Artifact for what a reader gives, to its end. name is its name in errors
 // and in the description.
 func Stream(ctx context.Context, stream io.Reader, name string, keys []crypto.PublicKey, tempDir string) (*Description, error) {
 	i := inspection{Description: &Description{Path: name}}
+	return i.stream(ctx, stream, keys, tempDir)
+}
+
+func (i *inspection) stream(ctx context.Context, stream io.Reader, keys []crypto.PublicKey, tempDir string) (*Description, error) {
+	name := i.Path
 	counted := metered.Reader(ctx, stream, func(n int64) { i.Bytes += n })
 	r, err := mender.NewReader(counted, mender.ReadOptions{PublicKeys: keys})
 	if err != nil {
@@ -151,7 +168,8 @@ func Stream(ctx context.Context, stream io.Reader, name string, keys []crypto.Pu
 
 type inspection struct {
 	*Description
-	temp string
+	temp   string
+	proved bool // deltas are not decoded
 }
 
 func (i *inspection) header(h *mender.Header, keys []crypto.PublicKey) error {

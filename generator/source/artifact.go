@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mender-app/mender-app/artifact"
 	"github.com/mender-app/mender-app/artifact/digest"
@@ -25,8 +26,7 @@ type older struct {
 	provides map[string]string
 	identity artifact.MadeOver
 	images   []olderImage
-	layers   map[image.Digest]artifact.Layer // that its metadata knows
-	unpacked bool                            // the payload was read
+	unpacked bool // the payload was read
 }
 
 // olderImage has no kind before the payload is read.
@@ -133,7 +133,64 @@ func (o *Opener) Unchanged(ctx context.Context, s Spec, img *image.Image) (*Foun
 	if err != nil || held.digest != img.ConfigDigest {
 		return nil, err
 	}
-	return &Found{Image: img, URL: held.url, From: s, Provides: a.provides, Artifact: a.identity, Layers: a.layers}, nil
+	return &Found{Image: img, URL: held.url, From: s, Provides: a.provides, Artifact: a.identity}, nil
+}
+
+// Later finds an image in an older artifact whose config the cache has. The artifact is not
+// read before a layer is opened, which may happen concurrently. Nil: Open must find it.
+func (o *Opener) Later(ctx context.Context, s Spec) (*Found, error) {
+	a, err := o.older(ctx, s.Path)
+	if err != nil {
+		return nil, err
+	}
+	held, err := a.choose(s, "")
+	if err != nil {
+		return nil, err
+	}
+	img := o.Cache.image(held.digest)
+	if img == nil || o.fit(img.Platform) < image.ExactFit {
+		return nil, nil
+	}
+	read := sync.OnceValues(func() (*image.Image, error) {
+		o.late.Lock()
+		defer o.late.Unlock()
+		f, err := o.Open(ctx, s, "")
+		if err != nil {
+			return nil, err
+		}
+		if f.Image.ConfigDigest != img.ConfigDigest {
+			return nil, fmt.Errorf("%s: %s is another image than its metadata says", s.Path, held.url)
+		}
+		return f.Image, nil
+	})
+	for i := range img.Layers {
+		img.Layers[i].Open = func() (io.ReadCloser, error) {
+			f, err := read()
+			if err != nil {
+				return nil, err
+			}
+			return f.Layers[i].Open()
+		}
+	}
+	return &Found{Image: img, URL: held.url, From: s, Provides: a.provides, Artifact: a.identity}, nil
+}
+
+// image is an image without the content of its layers, by the digest of its config; nil: the
+// cache does not have it.
+func (c *Cache) image(d image.Digest) *image.Image {
+	b, err := c.Read(CacheKey{Kind: cachedConfig, Hex: d.Hex()}, image.MaxConfig)
+	if err != nil || digest.Of(b) != d {
+		return nil
+	}
+	config, err := image.ParseConfig(b)
+	if err != nil {
+		return nil
+	}
+	img := &image.Image{ConfigDigest: d, Config: b, DiffIDs: config.RootFS.DiffIDs, Platform: config.Platform()}
+	for _, id := range img.DiffIDs {
+		img.Layers = append(img.Layers, image.Layer{DiffID: id, Size: -1})
+	}
+	return img
 }
 
 func (a *older) choose(s Spec, near string) (*olderImage, error) {
@@ -197,16 +254,13 @@ func (o *Opener) header(ctx context.Context, path string) (*older, error) {
 	}
 	defer f.Close()
 	h := r.Header()
-	a := &older{provides: h.Provides, identity: artifact.MadeOver{Name: h.Name}, layers: map[image.Digest]artifact.Layer{}}
+	a := &older{provides: h.Provides, identity: artifact.MadeOver{Name: h.Name}}
 	m, _, err := artifact.ParseMetadata(h.MetaData)
 	if err != nil {
 		return a, nil // the payload says what is in it
 	}
 	for _, c := range m.ImageComponents() {
 		a.images = append(a.images, olderImage{url: c.URL, digest: c.Digest})
-		for _, l := range c.Layers {
-			a.layers[l.DiffID] = l
-		}
 	}
 	return a, nil
 }

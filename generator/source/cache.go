@@ -27,8 +27,10 @@ const leaveFree = 1 << 30
 // directory that several processes may use. A nil Cache has no entries and keeps none.
 // An entry's key says what it was made of, so an entry never becomes stale.
 //
-// The cache trusts nobody who can write to its directory: whoever takes an entry
-// must verify its content. Losing the cache costs time and nothing else.
+// Whoever takes content from an entry verifies it by its digest. Who can write to the
+// directory can make app-gen write an artifact that devices refuse before they stop anything,
+// but none that puts other content on a device: what a device builds is compared with the
+// digests of the images. Losing the cache costs time and nothing else.
 type Cache struct {
 	dir   string
 	limit int64

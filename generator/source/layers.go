@@ -2,13 +2,13 @@ package source
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -21,20 +21,20 @@ import (
 // Layers has what reading layers found out, by diffID.
 type Layers map[image.Digest]Layer
 
-// Layer is a layer that was read and verified.
+// Layer is a layer that was read and verified, by this run or an earlier one.
 type Layer struct {
 	Size int64
 	// Compressed is how many bytes it takes compressed; 0 if not measured.
-	Compressed int64
-	Unpacked   int64 // bytes that its files take, where that is more than Size; else 0
+	Compressed int64 `json:",omitempty"`
+	Unpacked   int64 `json:",omitempty"` // bytes that its files take, where that is more than Size; else 0
 	// Classic says why Docker's classic image store does not take it; "" if it does.
-	Classic string
-	path    string // its uncompressed tar; "" if it was not kept
+	Classic string `json:",omitempty"`
+
+	kept func() (string, error) // the file of its uncompressed tar
 }
 
-// Of returns a copy of an image whose layers have their sizes and, where they
-// were kept, are opened from their files: as an *os.File, which the delta encoder
-// reads in place.
+// Of returns a copy of an image whose layers have their sizes and are opened from the
+// files in which they are kept: as an *os.File, which the delta encoder reads in place.
 func (ls Layers) Of(img *image.Image) *image.Image {
 	c := *img
 	c.Layers = append([]image.Layer(nil), img.Layers...)
@@ -42,8 +42,12 @@ func (ls Layers) Of(img *image.Image) *image.Image {
 		l := &c.Layers[i]
 		read := ls[l.DiffID]
 		l.Size = read.Size
-		if read.path != "" {
-			l.Open = func() (io.ReadCloser, error) { return os.Open(read.path) }
+		l.Open = func() (io.ReadCloser, error) {
+			path, err := read.kept()
+			if err != nil {
+				return nil, err
+			}
+			return os.Open(path)
 		}
 	}
 	return &c
@@ -60,11 +64,12 @@ func Keep(ctx context.Context, dir string, img *image.Image, progress func(done 
 	return ls.Of(img), nil
 }
 
-// LayerReader verifies layers, several at a time.
+// LayerReader verifies layers, several at a time. Those that an earlier run has read are
+// read again only if somebody opens them.
 type LayerReader struct {
-	Dir      string                // keeps them uncompressed; "": they are not kept
-	Measure  map[image.Digest]bool // layers to compress, of those that are kept
-	Cache    *Cache                // of what they take compressed
+	Dir      string                // keeps them uncompressed
+	Measure  map[image.Digest]bool // layers to compress
+	Cache    *Cache                // of what reading found out
 	Progress func(done int64)      // calls do not overlap; may be nil
 
 	mu   sync.Mutex
@@ -86,13 +91,21 @@ func (lr *LayerReader) Read(ctx context.Context, images []*image.Image) (Layers,
 			}
 		}
 	}
+	found := Layers{}
+	var unknown []image.Digest
+	for _, id := range order {
+		if l, ok := lr.Cache.layer(id); ok && (l.Compressed > 0 || !lr.Measure[id]) {
+			found[id] = lr.later(ctx, byID[id], l)
+		} else {
+			unknown = append(unknown, id)
+		}
+	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	var wg sync.WaitGroup
 	var mu sync.Mutex // guards found
-	found := Layers{}
-	for _, id := range order {
+	for _, id := range unknown {
 		wg.Go(func() {
 			slots <- struct{}{}
 			defer func() { <-slots }()
@@ -119,25 +132,22 @@ func (lr *LayerReader) one(ctx context.Context, from image.Layer) (l Layer, err 
 		return l, err
 	}
 	defer func() { err = errors.Join(err, in.Close()) }()
-	var out []io.Writer
-	if lr.Dir != "" {
-		var file *os.File
-		if file, err = os.Create(filepath.Join(lr.Dir, "layer-"+from.DiffID.Hex())); err != nil {
-			return l, &write.Error{Err: err}
-		}
-		defer func() {
-			if cerr := file.Close(); err == nil && cerr != nil {
-				err = &write.Error{Err: cerr}
-			}
-		}()
-		l.path = file.Name()
-		out = append(out, onDisk(file))
+	file, err := os.Create(filepath.Join(lr.Dir, "layer-"+from.DiffID.Hex()))
+	if err != nil {
+		return l, &write.Error{Err: err}
 	}
+	defer func() {
+		if cerr := file.Close(); err == nil && cerr != nil {
+			err = &write.Error{Err: cerr}
+		}
+	}()
+	l.kept = func() (string, error) { return file.Name(), nil }
+	out := []io.Writer{onDisk(file)}
 	var z *gzip.Writer
 	switch {
-	case lr.Dir == "" || !lr.Measure[from.DiffID]:
-	case lr.Cache.Compressed(from) > 0:
-		l.Compressed = lr.Cache.Compressed(from)
+	case !lr.Measure[from.DiffID]:
+	case compressed(from):
+		l.Compressed = from.BlobSize
 	default:
 		z = gzip.NewWriter(metered.Writer(ctx, io.Discard, func(n int64) { l.Compressed += n })) // the level of a full image
 		out = append(out, z)
@@ -152,15 +162,28 @@ func (lr *LayerReader) one(ctx context.Context, from image.Layer) (l Layer, err 
 	if err == nil && files.refused != nil {
 		err = files.refused
 	}
-	if err != nil {
-		return l, err
+	if err == nil && z != nil {
+		err = z.Close()
 	}
-	if z != nil {
-		if err = z.Close(); err == nil {
-			lr.keepCompressed(from.DiffID, l.Compressed)
-		}
+	if err == nil {
+		lr.Cache.keepLayer(from.DiffID, l)
 	}
 	return l, err
+}
+
+// later is a layer of which an earlier run knows everything but the content.
+func (lr *LayerReader) later(ctx context.Context, from image.Layer, known Layer) Layer {
+	known.kept = sync.OnceValues(func() (string, error) {
+		got, err := lr.one(ctx, from)
+		if err != nil {
+			return "", fmt.Errorf("layer %s: %w", from.DiffID, err)
+		}
+		if got.Size != known.Size {
+			return "", fmt.Errorf("layer %s has %d bytes, and the cache said %d: run it again", from.DiffID, got.Size, known.Size)
+		}
+		return got.kept()
+	})
+	return known
 }
 
 func (lr *LayerReader) step(n int64) {
@@ -172,28 +195,34 @@ func (lr *LayerReader) step(n int64) {
 	}
 }
 
-// cachedSize is the kind of cache entries that say how many bytes a layer takes
-// compressed, in digits.
-const cachedSize = "gzip"
-
-// Compressed returns how many bytes a layer takes compressed, by its blob or an earlier run; 0
-// if neither says it.
-func (c *Cache) Compressed(l image.Layer) int64 {
-	if l.BlobSize > 0 && l.MediaType != image.MediaTypeLayer && l.MediaType != "" {
-		return l.BlobSize
-	}
-	b, err := c.Read(CacheKey{Kind: cachedSize, Hex: l.DiffID.Hex()}, 20)
-	if err != nil {
-		return 0
-	}
-	n, err := strconv.ParseInt(string(b), 10, 64)
-	if err != nil || n < 0 {
-		return 0
-	}
-	return n
+// compressed reports whether a layer is stored compressed.
+func compressed(l image.Layer) bool {
+	return l.BlobSize > 0 && l.MediaType != image.MediaTypeLayer && l.MediaType != ""
 }
 
-func (lr *LayerReader) keepCompressed(id image.Digest, n int64) {
-	// A report of what is saved is all that this is for: a failure does not matter.
-	_ = lr.Cache.Write(CacheKey{Kind: cachedSize, Hex: id.Hex()}, strconv.AppendInt(nil, n, 10))
+// cachedLayer is the kind of cache entries that have a Layer, by its diffID.
+const cachedLayer = "layer"
+
+// maxLayer bounds such an entry, in bytes.
+const maxLayer = 64 << 10
+
+// layer is what an earlier run found out about a layer.
+func (c *Cache) layer(id image.Digest) (l Layer, ok bool) {
+	b, err := c.Read(CacheKey{Kind: cachedLayer, Hex: id.Hex()}, maxLayer)
+	return l, err == nil && json.Unmarshal(b, &l) == nil && min(l.Size, l.Compressed, l.Unpacked) >= 0
+}
+
+// keepLayer saves time in later runs: a failure does not matter.
+func (c *Cache) keepLayer(id image.Digest, l Layer) {
+	if b, err := json.Marshal(l); err == nil {
+		_ = c.Write(CacheKey{Kind: cachedLayer, Hex: id.Hex()}, b)
+	}
+}
+
+// cachedConfig is the kind of cache entries that are configs of images.
+const cachedConfig = "config"
+
+// KeepConfig makes Later know the image.
+func (c *Cache) KeepConfig(img *image.Image) error {
+	return c.Write(CacheKey{Kind: cachedConfig, Hex: img.ConfigDigest.Hex()}, img.Config)
 }

@@ -13,6 +13,7 @@ import (
 	"fmt"
 	"os"
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
@@ -218,9 +219,6 @@ type Found struct {
 	Provides map[string]string
 	// Artifact is the older artifact that the image comes from; zero otherwise.
 	Artifact artifact.MadeOver
-	// Layers are those that the older artifact's metadata knows, if the image is taken
-	// from elsewhere; nil otherwise.
-	Layers map[image.Digest]artifact.Layer
 	// Manifest is the digest of the manifest in the registry that the image comes
 	// from, and Repository that registry's repository; "" for other sources.
 	Manifest   image.Digest
@@ -282,6 +280,8 @@ type Opener struct {
 	Rebuild func(ctx context.Context, path string, digest image.Digest) (*image.Image, error)
 
 	imageLimit time.Duration // 0: the constant
+
+	late sync.Mutex // what Later has put off is opened one at a time
 
 	archives  map[string]*image.Archive
 	artifacts map[string]*older

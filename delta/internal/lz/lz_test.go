@@ -185,7 +185,7 @@ func TestQuick(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			thorough := encode(files, atEnd)
-			for effort, most := range map[parse.Effort]int{parse.Quick: 105, parse.Swift: 108} {
+			for effort, most := range map[parse.Effort]int{parse.Quick: 105, parse.Swift: 110} {
 				for _, size := range []int64{0, 8 << 20} { // which the size of the finder's tables depends on
 					quick := encodeWith(parse.New(effort, lz.Window, size), files, atEnd)
 					require.NoError(t, decode(files, atEnd, quick))

@@ -10,10 +10,10 @@ import (
 // A found match: a distance, and how many bytes are the same there.
 type found struct{ length, dist uint32 }
 
-// finder finds earlier places of the same bytes. For each hash of four bytes it has
+// trees finds earlier places of the same bytes. For each hash of four bytes it has
 // a binary tree of places, which is sorted by what follows them, the newest place at
 // its root.
-type finder struct {
+type trees struct {
 	two, three, four []uint32
 	son              []uint32 // two for each place of the window
 	fourShift        int      // of a hash of four bytes
@@ -30,14 +30,14 @@ const (
 	manyFrom  = 8 << 20
 )
 
-// newFinder returns a finder that has room for size places at first, and for those of
+// newTrees returns a finder that has room for size places at first, and for those of
 // the window at most.
-func newFinder(depth int, window uint32, size int64) *finder {
+func newTrees(depth int, window uint32, size int64) *trees {
 	bits := fourBits
 	if size >= manyFrom {
 		bits = manyBits
 	}
-	f := &finder{depth: depth, two: make([]uint32, 1<<twoBits), three: make([]uint32, 1<<threeBits), four: make([]uint32, 1<<bits),
+	f := &trees{depth: depth, two: make([]uint32, 1<<twoBits), three: make([]uint32, 1<<threeBits), four: make([]uint32, 1<<bits),
 		fourShift: 32 - bits, window: window}
 	f.grow(size)
 	for _, t := range [][]uint32{f.two, f.three, f.four} {
@@ -49,19 +49,19 @@ func newFinder(depth int, window uint32, size int64) *finder {
 }
 
 // grow makes room for places.
-func (f *finder) grow(places int64) {
+func (f *trees) grow(places int64) {
 	son := make([]uint32, 2*min(places, int64(f.window)))
 	copy(son, f.son)
 	f.son = son
 }
 
 // none is a place that is out of reach from pos and all later places.
-func (f *finder) none(pos uint32) uint32 { return pos - f.window }
+func (f *trees) none(pos uint32) uint32 { return pos - f.window }
 
 // at returns the longest match of each length, longer ones farther back, for the
 // bytes at b[i], which is at pos. It enters the place if insert is set; then at least
 // lz.MaxMatch bytes follow.
-func (f *finder) at(b []byte, i int, pos uint32, insert bool) []found {
+func (f *trees) at(b []byte, i int, pos uint32, insert bool) []found {
 	f.matches = f.matches[:0]
 	most := min(len(b)-i, lz.MaxMatch)
 	if most < 4 {
@@ -129,7 +129,7 @@ func (f *finder) at(b []byte, i int, pos uint32, insert bool) []found {
 
 // peek returns the length of the match with the last place of the same hash. At least
 // four bytes follow.
-func (f *finder) peek(b []byte, i int, pos uint32) int {
+func (f *trees) peek(b []byte, i int, pos uint32) int {
 	h4 := binary.LittleEndian.Uint32(b[i:]) * 0x85ebca6b >> f.fourShift
 	d := pos - f.four[h4]
 	if d-1 >= uint32(min(i, int(f.window-1))) {
