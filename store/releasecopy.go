@@ -3,14 +3,13 @@ package store
 import (
 	"archive/tar"
 	"bytes"
+	"compress/gzip" // its writer is 64 KiB smaller than klauspost's, and flash is small
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/klauspost/compress/gzip"
 
 	"github.com/mender-app/mender-app/store/durable"
 )
