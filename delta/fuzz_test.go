@@ -142,7 +142,13 @@ func FuzzUnwind(f *testing.F) {
 // FuzzApart does the same where the delta predicts addresses whose parts stand apart.
 func FuzzApart(f *testing.F) {
 	old, new := contents(f, apartDir)
-	fuzzBody(f, imageOf("old", delta.Tar, old), imageOf("new", delta.Tar, new), encoder.Options{NoUnwind: true})
+	fuzzBody(f, imageOf("old", delta.Tar, old), imageOf("new", delta.Tar, new), apartOptions)
+}
+
+// FuzzParts does the same where changed instructions are coded by their parts.
+func FuzzParts(f *testing.F) {
+	old, new := contents(f, partsDir)
+	fuzzBody(f, imageOf("old", delta.Tar, old), imageOf("new", delta.Tar, new), partsOptions)
 }
 
 // FuzzShown does the same where new bytes in bulk follow old ones.

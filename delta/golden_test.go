@@ -5,6 +5,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"flag"
 	"fmt"
 	"io"
@@ -46,14 +47,15 @@ type golden struct {
 	slow     bool     // encoding it takes long
 }
 
-// plain is for deltas that were made before unwind tables and parts of addresses were known.
-var plain = encoder.Options{NoUnwind: true, NoApart: true}
+// plain is for deltas that were made before unwind tables, parts of addresses and parts of
+// instructions were known.
+var plain = encoder.Options{NoUnwind: true, NoApart: true, NoParts: true}
 
 var goldens = []golden{
 	{name: "elf-arm", in: "elf-arm", kind: delta.Tar, options: plain},
 	{name: "elf-arm64", in: "elf-arm64", kind: delta.Tar, options: plain},
 	{name: "elf-amd64", in: "elf-amd64", kind: delta.Tar, options: plain},
-	{name: "go", in: "go", kind: delta.Tar},
+	{name: "go", in: "go", kind: delta.Tar, options: encoder.Options{NoParts: true}},
 	{name: "gzip", in: "gzip", kind: delta.Tar, features: []string{"deflate1", "goflate1"}},
 	{name: "zip", in: "zip", kind: delta.Tar, features: []string{"deflate1", "goflate1"}},
 	{name: "md5sums", in: "md5sums", kind: delta.Tar},
@@ -66,9 +68,10 @@ var goldens = []golden{
 	{name: "far", in: farDir, kind: delta.Tar, options: plain, features: []string{"far1"}},
 	{name: "sums", in: bulkDir, kind: delta.Tar, options: encoder.Options{NoUnwind: true, Sums: true}, features: []string{"lz2"}},
 	{name: "packed", in: bulkDir, kind: delta.Tar, options: encoder.Options{NoUnwind: true, ByteCost: 1}, features: []string{"zstd1"}},
-	{name: "unwind", in: unwindDir, kind: delta.Tar, options: encoder.Options{NoApart: true}, features: []string{"unwind1"}},
-	{name: "apart", in: apartDir, kind: delta.Tar, options: encoder.Options{NoUnwind: true}, features: []string{"elf2"}},
+	{name: "unwind", in: unwindDir, kind: delta.Tar, options: encoder.Options{NoApart: true, NoParts: true}, features: []string{"unwind1"}},
+	{name: "apart", in: apartDir, kind: delta.Tar, options: apartOptions, features: []string{"elf2"}},
 	{name: "shown", in: shownDir, kind: delta.Tar, options: shownOptions, features: []string{"elf2", "elf3"}},
+	{name: "parts", in: partsDir, kind: delta.Tar, options: partsOptions, features: []string{"elf2", "elf4"}},
 	{name: "large", in: largeDir, kind: delta.Blob, slow: true},
 }
 
@@ -95,6 +98,8 @@ func contents(t testing.TB, dir string) (old, new []byte) {
 		return unwindContents(t)
 	case apartDir:
 		return apartContents(t)
+	case partsDir:
+		return partsContents(t)
 	case shownDir:
 		return shownContents(t)
 	case largeDir:
@@ -276,6 +281,8 @@ func (*bufferSink) Abort(error)   {}
 // apart.
 const apartDir = "apart"
 
+var apartOptions = encoder.Options{NoUnwind: true, NoParts: true}
+
 func apartContents(t testing.TB) (old, new []byte) {
 	old, new = contents(t, "elf-arm")
 	old64, new64 := contents(t, "elf-arm64")
@@ -286,7 +293,7 @@ func apartContents(t testing.TB) (old, new []byte) {
 // new bytes are in bulk.
 const shownDir = "shown"
 
-var shownOptions = encoder.Options{NoUnwind: true, Thrift: 4}
+var shownOptions = encoder.Options{NoUnwind: true, NoParts: true, Thrift: 4}
 
 func shownContents(t testing.TB) (old, new []byte) {
 	old, new = apartContents(t)
@@ -298,6 +305,55 @@ func shownContents(t testing.TB) (old, new []byte) {
 		return files
 	}
 	return makeTar(append(filesOf(t, old), renamed(filesOf(t, oldX86))...)...), makeTar(append(filesOf(t, new), renamed(filesOf(t, newX86))...)...)
+}
+
+// partsDir is none either: the library for arm64, and a made-up program of A32 code of which
+// some instructions change.
+const partsDir = "parts"
+
+var partsOptions = encoder.Options{NoUnwind: true}
+
+func partsContents(t testing.TB) (old, new []byte) {
+	old, new = contents(t, "elf-arm64")
+	oldA32, newA32 := a32Program(false), a32Program(true)
+	return makeTar(append(filesOf(t, old), tarFile{name: "a32", typ: '0', data: oldA32})...),
+		makeTar(append(filesOf(t, new), tarFile{name: "a32", typ: '0', data: newA32})...)
+}
+
+// a32Program is an ELF file of A32 code. In a changed one, a register has another number in
+// some functions, a variable another place in the frame, and a few instructions are others.
+func a32Program(changed bool) []byte {
+	const head, entry, arm, loaded, executable, functions = 52, 32, 40, 1, 5, 400
+	le := binary.LittleEndian
+	b := make([]byte, head+entry)
+	copy(b, "\x7fELF\x01\x01\x01")
+	le.PutUint16(b[18:], arm)
+	le.PutUint32(b[28:], head)
+	le.PutUint16(b[42:], entry)
+	le.PutUint16(b[44:], 1)
+	for f := range uint32(functions) {
+		r, at, seed := uint32(4), 8+f%16*4, f*2654435761
+		if changed && f%3 == 0 {
+			r, at = 5+f%2, at+8
+		}
+		b = le.AppendUint32(b, 0xe92d4000|1<<r)     // PUSH {r, lr}
+		b = le.AppendUint32(b, 0xe24dd000|at)       // SUB sp, sp, #at
+		b = le.AppendUint32(b, 0xe59d0000|r<<12|at) // LDR r, [sp, #at]
+		for i := range 3 + seed>>28 {
+			w := 0xe0800000 | r<<16 | seed>>(i&15)&15<<12 | i&15 // ADD
+			if changed && seed>>(i&31)&31 == 7 {
+				w = 0xe3500000 | r<<16 | seed&255 // CMP r, #n
+			}
+			b = le.AppendUint32(b, w)
+		}
+		b = le.AppendUint32(b, 0xe28dd000|at)   // ADD sp, sp, #at
+		b = le.AppendUint32(b, 0xe8bd8000|1<<r) // POP {r, pc}
+	}
+	size := uint32(len(b))
+	for i, v := range []uint32{loaded, 0, 1 << 16, 1 << 16, size, size, executable, 1 << 12} {
+		le.PutUint32(b[head+4*i:], v)
+	}
+	return b
 }
 
 // The encoder still makes these very bytes.
@@ -326,6 +382,7 @@ var featureGoldens = map[string]string{
 	delta.FeaturePacked:  "packed",
 	delta.FeatureApart:   "apart",
 	delta.FeatureShow:    "shown",
+	delta.FeatureParts:   "parts",
 }
 
 // goldenSums are the SHA-256 of all golden deltas, in the order of their names. They

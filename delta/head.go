@@ -85,10 +85,11 @@ const (
 	FeaturePacked  = "zstd1"
 	FeatureApart   = "elf2"
 	FeatureShow    = "elf3"
+	FeatureParts   = "elf4"
 )
 
 // Features are all features that a decoder of this version may know.
-var Features = []string{FeatureELF, FeatureLZ, FeatureDeflate, FeatureGo, FeatureFar, FeatureUnwind, FeatureSums, FeaturePacked, FeatureApart, FeatureShow}
+var Features = []string{FeatureELF, FeatureLZ, FeatureDeflate, FeatureGo, FeatureFar, FeatureUnwind, FeatureSums, FeaturePacked, FeatureApart, FeatureShow, FeatureParts}
 
 // Limits of the head.
 const (

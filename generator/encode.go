@@ -188,7 +188,7 @@ func (m *deltaMaker) image(ctx context.Context, img *plannedImage) (*imageDeltas
 // that all of it is new content.
 func (m *deltaMaker) encode(ctx context.Context, what string, first bool, olds []delta.Image, next delta.Image) (*encodedDelta, error) {
 	o := encoder.Options{
-		TempDir: m.temp, FilesOnly: m.Images.FilesOnly, Thrift: m.thrift, Effort: m.effort(first), NoDeflate: m.lacks(delta.FeatureDeflate), NoGo: m.lacks(delta.FeatureGo), NoFar: m.lacks(delta.FeatureFar), NoUnwind: m.lacks(delta.FeatureUnwind), NoApart: m.lacks(delta.FeatureApart), NoShow: m.lacks(delta.FeatureShow),
+		TempDir: m.temp, FilesOnly: m.Images.FilesOnly, Thrift: m.thrift, Effort: m.effort(first), NoDeflate: m.lacks(delta.FeatureDeflate), NoGo: m.lacks(delta.FeatureGo), NoFar: m.lacks(delta.FeatureFar), NoUnwind: m.lacks(delta.FeatureUnwind), NoApart: m.lacks(delta.FeatureApart), NoShow: m.lacks(delta.FeatureShow), NoParts: m.lacks(delta.FeatureParts),
 		Sums:     m.byteCost > 0 && !m.lacks(delta.FeatureSums),
 		Progress: m.encoding(what, olds, next),
 	}

@@ -22,7 +22,7 @@ type Version struct {
 var Versions = []Version{
 	{"1", []string{
 		artifact.FeatureDelta, artifact.FeatureVariants, artifact.FeaturePolicy, artifact.FeatureSecrets, artifact.FeatureFiles, artifact.FeatureContent, artifact.FeatureReach, artifact.FeatureExpiry,
-		delta.FeatureELF, delta.FeatureLZ, delta.FeatureDeflate, delta.FeatureGo, delta.FeatureFar, delta.FeatureUnwind, delta.FeatureSums, delta.FeaturePacked, delta.FeatureApart, delta.FeatureShow,
+		delta.FeatureELF, delta.FeatureLZ, delta.FeatureDeflate, delta.FeatureGo, delta.FeatureFar, delta.FeatureUnwind, delta.FeatureSums, delta.FeaturePacked, delta.FeatureApart, delta.FeatureShow, delta.FeatureParts,
 	}},
 }
 

@@ -118,6 +118,9 @@ func (d *Decoder) Apply(ctx context.Context, old delta.Old, temp string, sink fu
 	if slices.Contains(d.header.Features, delta.FeatureShow) {
 		c.Show()
 	}
+	if slices.Contains(d.header.Features, delta.FeatureParts) {
+		c.Parts()
+	}
 	for _, o := range d.header.Objects {
 		if o.Encoding == delta.Omitted {
 			continue

@@ -335,15 +335,15 @@ func (m *masker) typelink(lo, hi int) {
 	}
 }
 
-// ModeOf returns how the code of a file is best read, whether the file has Go's tables, and
-// whether Predictor.Apart changes what is predicted.
-func ModeOf(b []byte) (mode Mode, isGo, apart bool) {
+// ModeOf returns how the code of a file is best read, whether the file has Go's tables,
+// whether Predictor.Apart changes what is predicted, and whether all instructions have 32 bits.
+func ModeOf(b []byte) (mode Mode, isGo, apart, words bool) {
 	f, err := Parse(bytes.NewReader(b), int64(len(b)))
 	if err != nil {
-		return Plain, false, false
+		return Plain, false, false, false
 	}
 	if f.machine != machineArm {
-		return Plain, f.Go(), f.apart()
+		return Plain, f.Go(), f.apart(), f.machine == machineArm64
 	}
 	// Nearly every A32 instruction has the condition "always".
 	always, all := 0, 0
@@ -359,7 +359,7 @@ func ModeOf(b []byte) (mode Mode, isGo, apart bool) {
 		}
 	}
 	if always*2 > all {
-		return A32, f.Go(), f.apart()
+		return A32, f.Go(), f.apart(), true
 	}
-	return Plain, f.Go(), f.apart()
+	return Plain, f.Go(), f.apart(), f.gotab != nil
 }

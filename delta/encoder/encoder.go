@@ -51,6 +51,8 @@ type Options struct {
 	NoApart bool
 	// NoShow makes a delta whose new bytes in bulk are coded without old ones.
 	NoShow bool
+	// NoParts makes a delta whose changed instructions are not coded by their parts.
+	NoParts bool
 	// Sums makes a delta whose literals in bulk take about half the time to decode, and have
 	// 0.7 % more bytes.
 	Sums bool
@@ -243,10 +245,11 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 		}
 		*i = used[*i] - 1
 	}
-	streams, byGo, unwind, apart, show := false, false, false, false, false
+	streams, byGo, unwind, apart, show, parts := false, false, false, false, false, false
 	uses := func(c *script.Content) bool {
 		unwind = unwind || c.Unwind != nil
 		apart = apart || c.Apart
+		parts = parts || c.Split && c.Mode != elf.Off
 		show = show || c.Show && c.Bulk && c.Mode != elf.Off
 		for i := range c.Streams {
 			streams = true
@@ -311,6 +314,9 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	if show {
 		h.Features = append(h.Features, delta.FeatureShow)
 	}
+	if parts {
+		h.Features = append(h.Features, delta.FeatureParts)
+	}
 	head, err := delta.AppendHeader(nil, h)
 	if err != nil {
 		return nil, err
@@ -330,6 +336,9 @@ func (e *encoder) write(w io.Writer) (*Report, error) {
 	}
 	if show {
 		c.Show()
+	}
+	if parts {
+		c.Parts()
 	}
 	if e.opt.Shares != nil {
 		c.Shares(e.opt.Shares)

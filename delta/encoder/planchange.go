@@ -141,11 +141,12 @@ func (e *encoder) tryFile(t *target, h *object, f *oldFile, only bool, best *cho
 			return err
 		}
 		window = codec.ELFWindow
-		var apart bool
-		if try.Mode, isGo, apart, err = e.mode(f); err != nil {
+		var apart, split bool
+		if try.Mode, isGo, apart, split, err = e.mode(f); err != nil {
 			return err
 		}
 		try.Apart = apart && !e.opt.NoApart
+		try.Split = split && !e.opt.NoParts
 		try.Show = !e.opt.NoShow
 		if err := along(try.Mode); err != nil {
 			return err
@@ -196,13 +197,13 @@ func (e *encoder) isELF(f *oldFile) (bool, error) {
 }
 
 // mode returns what elf.ModeOf says about an old file.
-func (e *encoder) mode(f *oldFile) (mode elf.Mode, isGo, apart bool, err error) {
+func (e *encoder) mode(f *oldFile) (mode elf.Mode, isGo, apart, split bool, err error) {
 	b := make([]byte, min(f.size, maxMasked))
 	if err := readFull(e.old[f.obj].r, b, f.off); err != nil {
-		return elf.Off, false, false, err
+		return elf.Off, false, false, false, err
 	}
-	mode, isGo, apart = elf.ModeOf(b)
-	return mode, isGo, apart, nil
+	mode, isGo, apart, split = elf.ModeOf(b)
+	return mode, isGo, apart, split, nil
 }
 
 // maxMasked is the largest file of which a masked copy is made. The copies of two files of

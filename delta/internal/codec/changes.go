@@ -35,6 +35,7 @@ type changeCoder struct {
 	unwind   *unwindCoder
 	same     *model.FlagModel // a span is as predicted
 	word     *model.WordModel
+	instr    *model.InstructionModel // nil in a delta without that feature
 
 	// State of the content that is being coded.
 	e        *content
@@ -46,7 +47,8 @@ type changeCoder struct {
 	old, new [Chunk]byte
 	last     []byte // some of the bytes before
 	pred     [maxSpan + elf.MaxField]byte
-	recent   uint32 // a bit for each of the last spans: 1 if it was not as predicted
+	set      *model.InstructionSet // of the span that is being coded, if instr codes it
+	recent   uint32                // a bit for each of the last spans: 1 if it was not as predicted
 }
 
 func newChangeCoder(r *run, out *output, checks *oldChecks, sums *md5Lists, literals *literalCoder) *changeCoder {

@@ -79,6 +79,10 @@ func (c *Codec) Apart() { c.contents.changes.elf.apart = true }
 // It is called before the first object.
 func (c *Codec) Show() { c.contents.changes.shows = true }
 
+// Parts makes the codec code changed instructions by their parts, as deltas with that feature do.
+// It is called before the first object.
+func (c *Codec) Parts() { c.contents.changes.instr = model.NewInstructionModel() }
+
 // Encode writes one object as it is planned.
 func (c *Codec) Encode(info delta.ObjectInfo, plan *script.Object) error {
 	c.out.begin(nil, info.Size)
@@ -198,6 +202,9 @@ func Cost(ctx context.Context, bulk BulkWriter, old delta.Old, bases []delta.Bas
 	}
 	if plan.Show {
 		c.Show()
+	}
+	if plan.Split {
+		c.Parts()
 	}
 	c.out.begin(nil, place.Size)
 	if err := c.run.boundary(); err != nil {

@@ -168,6 +168,22 @@ func (c *elfCoder) instructions(off int64) int {
 	return 1
 }
 
+// instructionSet returns what the code at an old offset consists of; nil for code without
+// instructions of 32 bits, and for all else.
+func (c *changeCoder) instructionSet(off int64) *model.InstructionSet {
+	if c.instr == nil || c.elf.current == nil {
+		return nil
+	}
+	kind, ok := c.elf.current.Code(off)
+	switch {
+	case ok && kind == elf.CodeA64:
+		return model.A64
+	case ok && kind == elf.CodeA32:
+		return model.A32
+	}
+	return nil
+}
+
 // area names what lies at an old offset, for the account of what is coded.
 func (c *elfCoder) area(off int64) string {
 	if c.old == nil {

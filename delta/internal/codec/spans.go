@@ -58,7 +58,9 @@ func (c *changeCoder) spans(old, new []byte, m script.Match, at int64) {
 			}
 		} else {
 			c.recent = c.recent<<1 | 1
-			c.changedSpan(old, new, i, j, m.Old+at, q, fs[:n], c.elf.unit(m.Old+at+int64(i)))
+			oldAt := m.Old + at + int64(i)
+			c.set = c.instructionSet(oldAt)
+			c.changedSpan(old, new, i, j, m.Old+at, q, fs[:n], c.elf.unit(oldAt))
 		}
 		fs = fs[n:]
 		i = j
@@ -88,10 +90,37 @@ func (c *changeCoder) changedSpan(old, new []byte, i, j int, oldAt, q int64, fs 
 		if k+2 <= len(old) {
 			n.Next = uint32(binary.LittleEndian.Uint16(old[k:]))
 		}
-		c.word.Code(c.Coder, old[i:k], new[i:k], n)
+		if c.set != nil && k-i == 4 {
+			c.instruction(old[i:k], new[:k], q+int64(i), n)
+		} else {
+			c.word.Code(c.Coder, old[i:k], new[i:k], n)
+		}
 		if c.Price {
 			c.share("words: " + c.elf.area(oldAt+int64(i)))
 		}
 		i = k
+	}
+}
+
+// seenBefore is how many bytes the model of literals sees before an instruction that is new.
+const seenBefore = 12
+
+// instruction codes an instruction of a changed span, which is at q of the new file: the last
+// of new. One with another opcode is coded like those outside of matches.
+func (c *changeCoder) instruction(old, new []byte, q int64, n model.Near) {
+	at := len(new) - len(old)
+	b := new[at:]
+	o := binary.LittleEndian.Uint32(old)
+	switch c.instr.Change(c.Coder, c.set, o, binary.LittleEndian.Uint32(b), n) {
+	case model.Unchanged:
+		copy(b, old)
+	case model.Parts:
+		binary.LittleEndian.PutUint32(b, c.instr.Parts(c.Coder, o, binary.LittleEndian.Uint32(b), n))
+	case model.Anew:
+		k := min(at, seenBefore)
+		c.literals.begin(len(b))
+		c.literals.see(new[at-k:at], q-int64(k))
+		c.literals.model(c.Coder, b, q)
+		c.instr.Anew(o, binary.LittleEndian.Uint32(b))
 	}
 }

@@ -57,6 +57,8 @@ type Content struct {
 	Apart bool
 	// Show says that old bytes are shown before new ones in bulk.
 	Show bool
+	// Split says that the old file has code whose changed instructions are coded by their parts.
+	Split bool
 	// Unwind is what is known about the unwind tables, or nil. UnwindFrom has for each of its
 	// rows that of the old file, plus one; 0 if there is none.
 	Unwind     *elf.Unwind
