@@ -319,7 +319,7 @@ func (s *session) readProject(ctx context.Context, c *command, dir, existing str
 		case errors.Is(err, errOverrun):
 			return nil, fmt.Errorf("the compose files in %s: %w", dir, err)
 		case wasKilled(err):
-			return nil, fmt.Errorf("Docker Compose was killed while it read the compose files in %s; is there too little memory? (%w)", dir, err)
+			return nil, fmt.Errorf("the compose files in %s: Docker Compose was killed while it read them; is there too little memory? (%w)", dir, err)
 		case readCtx.Err() != nil:
 			return nil, invalid("Docker Compose does not read the compose files in %s within %v", dir, maxRead)
 		default:
