@@ -55,7 +55,7 @@ exec docker compose "$@"
 	}
 	kill("always")
 	err := b.mod.Start(t.Context(), req)
-	require.ErrorContains(t, err, "Docker Compose was killed while it read the compose files")
+	require.ErrorContains(t, err, "Docker Compose was killed while it read them")
 	require.NotErrorIs(t, err, submodules.ErrContent)
 }
 
