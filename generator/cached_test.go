@@ -12,8 +12,8 @@ import (
 	"github.com/mender-app/mender-app/generator/source"
 )
 
-// With what an earlier run kept, an artifact has the same bytes, and its deltas are
-// not encoded. What is damaged in the cache is made anew.
+// With what an earlier run kept, an artifact has the same bytes, its deltas are not encoded,
+// and no layer is read. What is damaged in the cache is made anew.
 func TestCache(t *testing.T) {
 	if testing.Short() {
 		t.Skip("encodes several artifacts; left out of -short")
@@ -21,16 +21,20 @@ func TestCache(t *testing.T) {
 	s := newShop(t)
 	o := s.options(t, "web:1,web:2", "side:1", "extra:1")
 	o.Images.Coding = Coded
-	var encoded atomic.Int64
+	var encoded, read atomic.Int64
 	o.Build.Progress = func(e source.Event) {
-		if e.Stage == "encode" {
+		switch e.Stage {
+		case "encode":
 			encoded.Add(1)
+		case "read":
+			read.Add(1)
 		}
 	}
 	dir := filepath.Join(t.TempDir(), "cache")
 	made := func(cache string) string {
 		t.Helper()
 		encoded.Store(0)
+		read.Store(0)
 		o.Build.CacheDir, o.Build.CacheLimit = cache, 1<<20
 		r, err := Generate(t.Context(), o, false)
 		require.NoError(t, err)
@@ -46,8 +50,10 @@ func TestCache(t *testing.T) {
 	require.Positive(t, encoded.Load())
 	require.Equal(t, want, made(dir))
 	require.Positive(t, encoded.Load())
+	require.Positive(t, read.Load())
 	require.Equal(t, want, made(dir))
 	require.Zero(t, encoded.Load(), "every delta was kept")
+	require.Zero(t, read.Load(), "no content was needed")
 
 	// other options, other deltas
 	o.Images.FilesOnly = true
@@ -63,7 +69,7 @@ func TestCache(t *testing.T) {
 		"one byte": func(b, _ []byte) []byte { b[len(b)-20] ^= 1; return b },
 	}
 	for name, change := range damage {
-		for _, kind := range []string{"delta", "report"} {
+		for _, kind := range []string{"delta", "report", "layer", "config"} {
 			list, err := filepath.Glob(filepath.Join(dir, kind+"-*"))
 			require.NoError(t, err)
 			require.Greater(t, len(list), 1, kind)

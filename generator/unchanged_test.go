@@ -33,15 +33,17 @@ func TestUnchangedImages(t *testing.T) {
 	_, err := Generate(t.Context(), o, false)
 	require.NoError(t, err)
 
+	releases, name, last, third := []string{one}, "shop-2", "", ""
 	made := func(o Options, cache string) string {
 		t.Helper()
 		work = nil
-		o.Artifact.Name, o.Images.Releases.Paths = "shop-2", []string{one}
+		o.Artifact.Name, o.Images.Releases.Paths = name, releases
 		o.Build.Output, o.Build.CacheDir = filepath.Join(t.TempDir(), "b.mender"), cache
 		_, err := Generate(t.Context(), o, false)
 		require.NoError(t, err)
 		b, err := os.ReadFile(o.Build.Output)
 		require.NoError(t, err)
+		last = o.Build.Output
 		return string(b)
 	}
 	compose := filepath.Join(o.Application.ManifestsDir, "compose.yaml")
@@ -58,8 +60,24 @@ func TestUnchangedImages(t *testing.T) {
 	two.Images.Coding, two.Build.Progress, two.Build.CacheLimit = Coded, o.Build.Progress, o.Build.CacheLimit
 	made(two, cache)
 	require.NotContains(t, work, "apply shop/side:1")
+
 	require.NotContains(t, work, "apply shop/extra:1")
 	require.Contains(t, work, "apply shop/web:1")
+
+	// Over both releases, of which one has another web, nothing is read either, once that
+	// delta is made.
+	releases, name = []string{last, one}, "shop-3"
+	compose = filepath.Join(two.Application.ManifestsDir, "compose.yaml")
+	for _, comment := range []string{"# more\n", "# and more\n"} {
+		b, err = os.ReadFile(compose)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(compose, append([]byte(comment), b...), 0o644))
+		third = made(two, cache)
+	}
+	require.Empty(t, work)
+	require.Equal(t, made(two, ""), third)
+	require.NotEmpty(t, work)
+	releases, name = []string{one}, "shop-2"
 
 	// The payload of the older release is not even read, unless its content is needed.
 	info, err := os.Stat(one)

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/klauspost/compress/gzip"
 
+	"github.com/mender-app/mender-app/artifact/digest"
 	"github.com/mender-app/mender-app/artifact/image"
 	"github.com/mender-app/mender-app/artifact/metered"
 	"github.com/mender-app/mender-app/generator/write"
@@ -208,15 +210,21 @@ const maxLayer = 64 << 10
 
 // layer is what an earlier run found out about a layer.
 func (c *Cache) layer(id image.Digest) (l Layer, ok bool) {
-	b, err := c.Read(CacheKey{Kind: cachedLayer, Hex: id.Hex()}, maxLayer)
-	return l, err == nil && json.Unmarshal(b, &l) == nil && min(l.Size, l.Compressed, l.Unpacked) >= 0
+	entry, err := c.Read(CacheKey{Kind: cachedLayer, Hex: id.Hex()}, maxLayer)
+	sum, b, _ := bytes.Cut(entry, []byte("\n"))
+	return l, err == nil && string(sum) == layerSum(id, b) && json.Unmarshal(b, &l) == nil && min(l.Size, l.Compressed, l.Unpacked) >= 0
 }
 
 // keepLayer saves time in later runs: a failure does not matter.
 func (c *Cache) keepLayer(id image.Digest, l Layer) {
 	if b, err := json.Marshal(l); err == nil {
-		_ = c.Write(CacheKey{Kind: cachedLayer, Hex: id.Hex()}, b)
+		_ = c.Write(CacheKey{Kind: cachedLayer, Hex: id.Hex()}, append([]byte(layerSum(id, b)+"\n"), b...))
 	}
+}
+
+// layerSum is the first line of an entry: it shows that the entry is whole and of that layer.
+func layerSum(id image.Digest, b []byte) string {
+	return digest.Of(append([]byte(id), b...)).Hex()
 }
 
 // cachedConfig is the kind of cache entries that are configs of images.
