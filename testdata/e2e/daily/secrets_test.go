@@ -246,7 +246,7 @@ func TestDeviceSecretsAppearNowhere(t *testing.T) {
 	require.Empty(t, left)
 	given := []string{"etc/mender/mirror-token", "etc/mender/mender-app/values.d/*/*", "etc/mender/mender-app/overrides.d/*/*"}
 	kept := []string{
-		"data/mender-app/shop/app.json", "data/mender-app/shop/releases/*/manifests/.env", "data/mender-app/.mender-app/values/values.json",
+		"data/mender-app/shop/app.json", "data/mender-app/shop/app.json.copy", "data/mender-app/shop/releases/*/manifests/.env", "data/mender-app/.mender-app/values/values.json",
 	}
 	for _, top := range []string{"etc", "data", "var/log", "var/tmp", "run", "var/lib/mender"} {
 		root := d.Path("/" + top)
