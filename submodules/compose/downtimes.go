@@ -31,6 +31,7 @@ type downtimeWatch struct {
 	mu      sync.Mutex
 	ended   map[string]time.Time // containers, when they ended last
 	healthy map[string]time.Time // containers, when their health check succeeded first
+	lost    bool                 // the engine went away
 }
 
 // maxNoted bounds what is noted.
@@ -61,6 +62,9 @@ func watchDowntime(ctx context.Context, e *client.Client, label string, existing
 				w.note(m)
 			case err := <-errs:
 				if err != nil && ctx.Err() == nil {
+					w.mu.Lock()
+					w.lost = true
+					w.mu.Unlock()
 					log("the engine does not tell of its events any more, so downtimes may not be known: " + err.Error())
 				}
 				return
@@ -68,6 +72,13 @@ func watchDowntime(ctx context.Context, e *client.Client, label string, existing
 		}
 	}()
 	return w
+}
+
+// Lost reports whether the engine went away since the watch began. It may be back already.
+func (w *downtimeWatch) Lost() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.lost
 }
 
 func (w *downtimeWatch) note(m events.Message) {

@@ -13,7 +13,8 @@ func (s *session) orGone(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	if _, perr := s.engine.Client().Ping(ctx); perr != nil || isGone(err.Error()) {
+	lost := isGone(err.Error()) || s.times != nil && s.times.Lost()
+	if _, perr := s.engine.Client().Ping(ctx); perr != nil || lost {
 		return submodules.Mark(err, submodules.ErrRequirement)
 	}
 	return err
