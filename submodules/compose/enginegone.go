@@ -2,6 +2,8 @@ package compose
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"strings"
 
 	"github.com/mender-app/mender-app/submodules"
@@ -13,7 +15,11 @@ func (s *session) orGone(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil {
 		return err
 	}
-	lost := isGone(err.Error()) || s.times != nil && s.times.Lost()
+	lost := isGone(err.Error())
+	if s.times != nil && s.times.Lost() && errors.Is(err, submodules.ErrUnhealthy) {
+		// Its services ended with it, and some do not start again with it.
+		lost, err = true, fmt.Errorf("the engine went away in the middle: %v", err)
+	}
 	if _, perr := s.engine.Client().Ping(ctx); perr != nil || lost {
 		return submodules.Mark(err, submodules.ErrRequirement)
 	}
