@@ -46,8 +46,8 @@ GOBUILD  = CGO_ENABLED=0 $(GO) build -trimpath -buildvcs=$(VCS) -ldflags='-s -w'
 
 # For devices, where flash is small: nothing is inlined but what reads, decodes, decrypts and
 # digests content, RSA's arithmetic, and the runtime. That makes the programs of arm/v7 7 to
-# 9 % smaller and the decoder no slower; checking a signature takes up to twice as long,
-# which is milliseconds. The last pattern that fits a package counts.
+# 9 % smaller and the decoder at most 3 % slower; checking a signature takes up to twice as
+# long, which is milliseconds. The last pattern that fits a package counts.
 FIPS  := crypto/internal/fips140
 HOT   := runtime/... internal/runtime/... internal/bytealg internal/abi bytes encoding/binary math/bits hash/... \
 	crypto/sha256 $(FIPS)deps/... $(addprefix $(FIPS)/,sha256 sha512 aes/... subtle bigmod) compress/bzip2 \
