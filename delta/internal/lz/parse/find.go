@@ -10,16 +10,57 @@ import (
 // A found match: a distance, and how many bytes are the same there.
 type found struct{ length, dist uint32 }
 
+// shorts finds the newest place of the same two and of the same three bytes.
+type shorts struct {
+	two, three []uint32
+	window     uint32 // bytes that a match may lie back
+}
+
+func newShorts(window uint32) shorts {
+	return shorts{make([]uint32, 1<<twoBits), make([]uint32, 1<<threeBits), window}
+}
+
+// reach is how far back a match of the bytes at b[i] may lie.
+func (f *shorts) reach(i int) uint32 { return uint32(min(i, int(f.window-1))) }
+
+// short adds the matches of the bytes w at b[i], which is at pos, and enters the place if
+// insert is set. It returns the length of the longest, at least 3.
+func (f *shorts) short(matches []found, b []byte, i int, w, pos uint32, most int, insert bool) ([]found, int) {
+	h2, h3 := w&0xffff, w<<8*0x9e3779b1>>(32-threeBits)
+	best := 1
+	for k, c := range [2]uint32{f.two[h2], f.three[h3]} {
+		if d := pos - c; d-1 < f.reach(i) {
+			if n := same(b, i-int(d), i, most); n > best && n >= k+2 {
+				best = n
+				matches = append(matches, found{uint32(n), d})
+			}
+		}
+	}
+	if insert {
+		f.two[h2], f.three[h3] = pos, pos
+	}
+	return matches, max(best, 3)
+}
+
+// lengthAt returns the length of the match at place c; 0 if that is out of reach.
+func (f *shorts) lengthAt(c uint32, b []byte, i int, pos uint32) int {
+	d := pos - c
+	if d-1 >= f.reach(i) {
+		return 0
+	}
+	return same(b, i-int(d), i, min(len(b)-i, lz.MaxMatch))
+}
+
 // trees finds earlier places of the same bytes. For each hash of four bytes it has
 // a binary tree of places, which is sorted by what follows them, the newest place at
 // its root.
 type trees struct {
-	two, three, four []uint32
-	son              []uint32 // two for each place of the window
-	fourShift        int      // of a hash of four bytes
-	window           uint32   // bytes that a match may lie back
-	depth            int      // how many places of a tree are compared
-	matches          []found
+	shorts
+	four      []uint32
+	son       []uint32 // two for each place of the window
+	fourShift int      // of a hash of four bytes
+	depth     int      // how many places of a tree are compared
+	matches   []found
 }
 
 const (
@@ -37,8 +78,7 @@ func newTrees(depth int, window uint32, size int64) *trees {
 	if size >= manyFrom {
 		bits = manyBits
 	}
-	f := &trees{depth: depth, two: make([]uint32, 1<<twoBits), three: make([]uint32, 1<<threeBits), four: make([]uint32, 1<<bits),
-		fourShift: 32 - bits, window: window}
+	f := &trees{shorts: newShorts(window), depth: depth, four: make([]uint32, 1<<bits), fourShift: 32 - bits}
 	f.grow(size)
 	for _, t := range [][]uint32{f.two, f.three, f.four} {
 		for i := range t {
@@ -68,26 +108,16 @@ func (f *trees) at(b []byte, i int, pos uint32, insert bool) []found {
 		return nil
 	}
 	w := binary.LittleEndian.Uint32(b[i:])
-	h2, h3, h4 := w&0xffff, w<<8*0x9e3779b1>>(32-threeBits), w*0x85ebca6b>>f.fourShift
-	mask := f.window - 1
-	reach := uint32(min(i, int(mask)))
-	best := 1
-	for k, c := range [2]uint32{f.two[h2], f.three[h3]} {
-		if d := pos - c; d-1 < reach {
-			if n := same(b, i-int(d), i, most); n > best && n >= k+2 {
-				best = n
-				f.matches = append(f.matches, found{uint32(n), d})
-			}
-		}
-	}
-	best = max(best, 3)
+	h4, mask, reach := w*0x85ebca6b>>f.fourShift, f.window-1, f.reach(i)
+	var best int
+	f.matches, best = f.short(f.matches, b, i, w, pos, most, insert)
 	c := f.four[h4]
 	if p := int(pos & mask); 2*p >= len(f.son) {
 		f.grow(int64(p) + max(int64(p)/4, 1<<16))
 	}
 	less, more := pos&mask<<1, pos&mask<<1|1 // where the next smaller and larger place go
 	if insert {
-		f.two[h2], f.three[h3], f.four[h4] = pos, pos, pos
+		f.four[h4] = pos
 	}
 	sameLess, sameMore := 0, 0
 	for range f.depth {
@@ -131,11 +161,7 @@ func (f *trees) at(b []byte, i int, pos uint32, insert bool) []found {
 // four bytes follow.
 func (f *trees) peek(b []byte, i int, pos uint32) int {
 	h4 := binary.LittleEndian.Uint32(b[i:]) * 0x85ebca6b >> f.fourShift
-	d := pos - f.four[h4]
-	if d-1 >= uint32(min(i, int(f.window-1))) {
-		return 0
-	}
-	return same(b, i-int(d), i, min(len(b)-i, lz.MaxMatch))
+	return f.lengthAt(f.four[h4], b, i, pos)
 }
 
 // same returns how many bytes at b[i] and b[j] are the same, at most most.

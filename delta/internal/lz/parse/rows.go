@@ -12,10 +12,9 @@ import (
 // processor's cache. A byte of the hash beside each place tells most places apart, so that
 // their bytes, which are not in the cache, need not be read.
 type rows struct {
-	two, three  []uint32
+	shorts
 	four, eight []row
 	eightShift  int
-	window      uint32
 	matches     []found
 }
 
@@ -38,8 +37,7 @@ func newRows(window uint32) *rows {
 	if window > lz.Window {
 		n = farRows
 	}
-	return &rows{two: make([]uint32, 1<<twoBits), three: make([]uint32, 1<<threeBits),
-		four: make([]row, 1<<fourRows), eight: make([]row, 1<<n), eightShift: 64 - n, window: window}
+	return &rows{shorts: newShorts(window), four: make([]row, 1<<fourRows), eight: make([]row, 1<<n), eightShift: 64 - n}
 }
 
 func (f *rows) at(b []byte, i int, pos uint32, insert bool) []found {
@@ -49,25 +47,14 @@ func (f *rows) at(b []byte, i int, pos uint32, insert bool) []found {
 		return nil
 	}
 	w := binary.LittleEndian.Uint64(b[i:])
-	h2, h3 := uint32(w)&0xffff, uint32(w)<<8*0x9e3779b1>>(32-threeBits)
 	h4, h8 := uint32(w)*0x85ebca6b, w*0x9e3779b97f4a7c15
 	four, eight := &f.four[h4>>(32-fourRows)], &f.eight[h8>>f.eightShift]
 	tag4, tag8 := uint64(h4<<fourRows>>24), h8>>(f.eightShift-8)&0xff
-	reach := uint32(min(i, int(f.window-1)))
-	best := 1
-	for k, c := range [2]uint32{f.two[h2], f.three[h3]} {
-		if d := pos - c; d-1 < reach {
-			if n := same(b, i-int(d), i, most); n > best && n >= k+2 {
-				best = n
-				f.matches = append(f.matches, found{uint32(n), d})
-			}
-		}
-	}
-	best = max(best, 3)
-	best = f.longest(four, tag4, b, i, pos, reach, best, most)
-	f.longest(eight, tag8, b, i, pos, reach, best, most)
+	var best int
+	f.matches, best = f.short(f.matches, b, i, uint32(w), pos, most, insert)
+	best = f.longest(four, tag4, b, i, pos, best, most)
+	f.longest(eight, tag8, b, i, pos, best, most)
 	if insert {
-		f.two[h2], f.three[h3] = pos, pos
 		four.enter(tag4, pos)
 		eight.enter(tag8, pos)
 	}
@@ -84,9 +71,9 @@ func (r *row) enter(tag uint64, place uint32) {
 
 // longest adds the matches of a row that are longer than best, and returns the length of
 // the longest.
-func (f *rows) longest(r *row, tag uint64, b []byte, i int, pos, reach uint32, best, most int) int {
+func (f *rows) longest(r *row, tag uint64, b []byte, i int, pos uint32, best, most int) int {
 	const ones, tops = 0x0101010101010101, 0x8080808080808080
-	left := tries
+	left, reach := tries, f.reach(i)
 	for k, tags := range r.tags {
 		// Each byte that is 0 has its top bit set in x afterwards, and sometimes a byte above it.
 		x := tags ^ tag*ones
@@ -121,9 +108,5 @@ func (f *rows) longest(r *row, tag uint64, b []byte, i int, pos, reach uint32, b
 
 func (f *rows) peek(b []byte, i int, pos uint32) int {
 	h4 := binary.LittleEndian.Uint32(b[i:]) * 0x85ebca6b
-	d := pos - f.four[h4>>(32-fourRows)].places[0]
-	if d-1 >= uint32(min(i, int(f.window-1))) {
-		return 0
-	}
-	return same(b, i-int(d), i, min(len(b)-i, lz.MaxMatch))
+	return f.lengthAt(f.four[h4>>(32-fourRows)].places[0], b, i, pos)
 }
