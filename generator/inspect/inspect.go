@@ -106,23 +106,21 @@ type ManifestFile struct {
 // nothing and of their layers, and the signature if keys are given. The content of another
 // delta can be verified only with its bases.
 func Artifact(ctx context.Context, path string, keys []crypto.PublicKey, tempDir string) (*Description, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return Stream(ctx, f, path, keys, tempDir)
+	return file(ctx, &inspection{Description: &Description{Path: path}}, keys, tempDir)
 }
 
 // Made is Artifact for an artifact that this process has made: its deltas were proved, and
 // are not decoded again.
 func Made(ctx context.Context, path string, keys []crypto.PublicKey, tempDir string) (*Description, error) {
-	f, err := os.Open(path)
+	return file(ctx, &inspection{Description: &Description{Path: path}, proved: true}, keys, tempDir)
+}
+
+func file(ctx context.Context, i *inspection, keys []crypto.PublicKey, tempDir string) (*Description, error) {
+	f, err := os.Open(i.Path)
 	if err != nil {
 		return nil, err
 	}
 	defer f.Close()
-	i := inspection{Description: &Description{Path: path}, proved: true}
 	return i.stream(ctx, f, keys, tempDir)
 }
 

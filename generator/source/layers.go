@@ -114,7 +114,7 @@ func (lr *LayerReader) Read(ctx context.Context, images []*image.Image) (Layers,
 			if ctx.Err() != nil {
 				return
 			}
-			l, err := lr.one(ctx, byID[id])
+			l, err := lr.one(ctx, byID[id], 0)
 			if err != nil {
 				cancel(fmt.Errorf("layer %s: %w", id, err))
 				return
@@ -128,7 +128,8 @@ func (lr *LayerReader) Read(ctx context.Context, images []*image.Image) (Layers,
 	return found, context.Cause(ctx)
 }
 
-func (lr *LayerReader) one(ctx context.Context, from image.Layer) (l Layer, err error) {
+// one reads a layer. compressed is how many bytes it takes compressed, if that is known.
+func (lr *LayerReader) one(ctx context.Context, from image.Layer, compressed int64) (l Layer, err error) {
 	in, err := from.Verified()
 	if err != nil {
 		return l, err
@@ -147,8 +148,10 @@ func (lr *LayerReader) one(ctx context.Context, from image.Layer) (l Layer, err 
 	out := []io.Writer{onDisk(file)}
 	var z *gzip.Writer
 	switch {
+	case compressed > 0:
+		l.Compressed = compressed
 	case !lr.Measure[from.DiffID]:
-	case compressed(from):
+	case isCompressed(from):
 		l.Compressed = from.BlobSize
 	default:
 		z = gzip.NewWriter(metered.Writer(ctx, io.Discard, func(n int64) { l.Compressed += n })) // the level of a full image
@@ -176,7 +179,7 @@ func (lr *LayerReader) one(ctx context.Context, from image.Layer) (l Layer, err 
 // later is a layer of which an earlier run knows everything but the content.
 func (lr *LayerReader) later(ctx context.Context, from image.Layer, known Layer) Layer {
 	known.kept = sync.OnceValues(func() (string, error) {
-		got, err := lr.one(ctx, from)
+		got, err := lr.one(ctx, from, known.Compressed)
 		if err != nil {
 			return "", fmt.Errorf("layer %s: %w", from.DiffID, err)
 		}
@@ -197,8 +200,8 @@ func (lr *LayerReader) step(n int64) {
 	}
 }
 
-// compressed reports whether a layer is stored compressed.
-func compressed(l image.Layer) bool {
+// isCompressed reports whether a layer is stored compressed.
+func isCompressed(l image.Layer) bool {
 	return l.BlobSize > 0 && l.MediaType != image.MediaTypeLayer && l.MediaType != ""
 }
 
@@ -232,5 +235,8 @@ const cachedConfig = "config"
 
 // KeepConfig makes Later know the image.
 func (c *Cache) KeepConfig(img *image.Image) error {
+	if c.image(img.ConfigDigest) != nil {
+		return nil
+	}
 	return c.Write(CacheKey{Kind: cachedConfig, Hex: img.ConfigDigest.Hex()}, img.Config)
 }
