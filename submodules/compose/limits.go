@@ -109,11 +109,7 @@ func (pl *plan) unlimited(service string, c container.InspectResponse) string {
 // resetLimits gives containers the limits of the release again where somebody has changed
 // them: Compose does not notice. No container is restarted, and an engine that cannot limit
 // something keeps none from starting.
-func (s *session) resetLimits(ctx context.Context, p *project) error {
-	list, err := s.projectContainers(ctx, p)
-	if err != nil {
-		return err
-	}
+func (s *session) resetLimits(ctx context.Context, p *project, list []container.InspectResponse) {
 	for _, c := range list {
 		svc, ok := p.model.Services[serviceOf(c)]
 		if !ok || c.HostConfig == nil {
@@ -132,5 +128,4 @@ func (s *session) resetLimits(ctx context.Context, p *project) error {
 			s.req.Logf("container %s gets its %s back", called, what)
 		}
 	}
-	return nil
 }

@@ -29,11 +29,7 @@ func (s service) restartPolicy() (p container.RestartPolicy, known bool) {
 // resetPolicies gives containers the restart policy of the release again where somebody has
 // changed it (docker update): Compose does not notice, and the container would not start with
 // the engine, or would start against the release's will. No container is restarted.
-func (s *session) resetPolicies(ctx context.Context, p *project) error {
-	list, err := s.projectContainers(ctx, p)
-	if err != nil {
-		return err
-	}
+func (s *session) resetPolicies(ctx context.Context, p *project, list []container.InspectResponse) {
 	for _, c := range list {
 		want, known := p.model.Services[serviceOf(c)].restartPolicy()
 		if !known || c.HostConfig == nil || c.HostConfig.RestartPolicy == want || want.IsNone() && c.HostConfig.RestartPolicy.IsNone() {
@@ -45,5 +41,4 @@ func (s *session) resetPolicies(ctx context.Context, p *project) error {
 			s.req.Logf("warning: container %s does not have the restart policy of the release: %v", called, err)
 		}
 	}
-	return nil
 }

@@ -487,12 +487,12 @@ func (s *session) bringUp(ctx context.Context, pl *plan, before map[string]bygon
 	if err := s.moveIn(ctx, pl); err != nil {
 		return err
 	}
-	if err := s.resetPolicies(ctx, pl.project); err != nil {
+	made, err := s.projectContainers(ctx, pl.project)
+	if err != nil {
 		return err
 	}
-	if err := s.resetLimits(ctx, pl.project); err != nil {
-		return err
-	}
+	s.resetPolicies(ctx, pl.project, made)
+	s.resetLimits(ctx, pl.project, made)
 	if err := s.verify(ctx, pl); err != nil {
 		if !s.back {
 			return err
