@@ -31,27 +31,16 @@ func During(t *testing.T, d *bed.Device, point string, happens func(), args ...s
 	if _, err := exec.LookPath("mender"); err != nil {
 		t.Skip("the orders are those of the Go client: needs mender")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Minute)
-	defer cancel()
 	if d.IsCppMender() {
 		point = strings.Replace(point, "Download/", "DownloadWithFileSizes/", 1)
 	}
-	cmd := d.MenderCommand(ctx, args...)
-	cmd.Env = append(cmd.Env, "MENDER_APP_FAULT=app "+point+":1:stop")
-	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
-	require.NoError(t, cmd.Start())
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // its exit code is the result
-		close(ended)
-	}()
-
+	c := Begin(t, d, []string{"MENDER_APP_FAULT=app " + point + ":1:stop"}, args...)
 	var pid string
 	bed.Eventually(t, time.Minute, "the call waits at "+point, func() bool {
 		select {
-		case <-ended:
-			t.Fatalf("the client ended before %s\n%s", point, out.String())
+		case <-c.Ended:
+			_, said := c.End()
+			t.Fatalf("the client ended before %s\n%s", point, said)
 		default:
 		}
 		r, err := d.Run("bash", "-c", `grep -lsE '^State:\s+T' /proc/[0-9]*/status`)
@@ -61,8 +50,39 @@ func During(t *testing.T, d *bed.Device, point string, happens func(), args ...s
 	})
 	happens()
 	d.MustRun(t, "kill", "-CONT", pid)
-	<-ended
-	return cmd.ProcessState.ExitCode(), out.String()
+	return c.End()
+}
+
+// Client is the Mender client while it runs.
+type Client struct {
+	Ended <-chan struct{} // closed when it has ended
+
+	cmd *exec.Cmd
+	out bytes.Buffer
+}
+
+// Begin starts the Mender client, with more variables in its environment. It is killed after
+// some minutes.
+func Begin(t *testing.T, d *bed.Device, env []string, args ...string) *Client {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
+	ended := make(chan struct{})
+	c := &Client{Ended: ended, cmd: d.MenderCommand(ctx, args...)}
+	c.cmd.Env = append(c.cmd.Env, env...)
+	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.out
+	t.Cleanup(cancel)
+	require.NoError(t, c.cmd.Start())
+	go func() {
+		_ = c.cmd.Wait() // its exit code is the result
+		close(ended)
+	}()
+	return c
+}
+
+// End waits for the client, and returns how it ended and its output.
+func (c *Client) End() (code int, said string) {
+	<-c.Ended
+	return c.cmd.ProcessState.ExitCode(), c.out.String()
 }
 
 // LastingRelease is a release of the shop whose services restart with the engine.

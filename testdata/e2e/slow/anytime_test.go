@@ -1,7 +1,6 @@
 package slow
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -194,24 +193,13 @@ func number(name string, otherwise int64) int64 {
 // during runs the Mender client, and calls happens after a while, unless the client has ended.
 func (l *life) during(after time.Duration, happens func(), args ...string) (code int, said string) {
 	l.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
-	defer cancel()
-	cmd := l.d.MenderCommand(ctx, args...)
-	var out strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &out
-	require.NoError(l, cmd.Start())
-	ended := make(chan struct{})
-	go func() {
-		_ = cmd.Wait() // its exit code is the result
-		close(ended)
-	}()
+	c := e2e.Begin(l.T, l.d, nil, args...)
 	select {
-	case <-ended:
+	case <-c.Ended:
 	case <-time.After(after):
 		happens()
 	}
-	<-ended
-	return cmd.ProcessState.ExitCode(), out.String()
+	return c.End()
 }
 
 func (l *life) kill(victim string) {
